@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::forms::FormSender;
 use crate::keys::KeyRing;
 use crate::notes::Notes;
-use crate::sharing::{self, Ask, Entry, LetIn, Lists, ONE_OWNER, Sharing, Standing};
+use crate::sharing::{self, Ask, Asker, Entry, LetIn, Lists, ONE_OWNER, Sharing, Standing};
 use crate::stats::Stats;
 use crate::telemetry::Telemetry;
 use crate::{refuse, versions};
@@ -79,6 +79,11 @@ impl Caller {
 pub(crate) fn still_let_in(extensions: &Extensions, meta: &ObjectMeta) -> S3Result<()> {
     let Some(caller) = extensions.get::<Caller>() else { return Ok(()) };
     caller.of_object.iter().try_for_each(|standing| standing.check(meta))
+}
+
+/// Whether it depends on the version that answers a request who is let in.
+pub(crate) fn is_bound(extensions: &Extensions) -> bool {
+    extensions.get::<Caller>().is_some_and(|caller| !caller.of_object.is_empty())
 }
 
 /// The owner of the bucket that a request is for, as listings tell them: whoever wrote an object is
@@ -290,19 +295,8 @@ impl Access {
         }
         let (headers, uri) = (context.headers(), context.uri());
         let version = sharing::version_of(uri.query().unwrap_or_default())?;
-        let (key, version) = (path.get_object_key(), version.as_deref());
-        let ask = Ask {
-            operation,
-            action: None,
-            who,
-            bucket,
-            key,
-            version,
-            headers,
-            uri,
-            peer,
-            is_source: false,
-        };
+        let asker = Asker { who, headers, uri, peer };
+        let ask = asker.asks(operation, bucket, path.get_object_key(), version.as_deref());
         let entry = self.sharing.permit(&ask).await?;
         let mut noted = Noted::default();
         for action in sharing::besides(operation, headers) {
@@ -316,9 +310,8 @@ impl Access {
         }
         for source in sources {
             let (bucket, key) = (source.bucket.as_str(), Some(source.key.as_str()));
-            let version = source.version.as_deref();
-            let operation = "GetObject";
-            let ask = Ask { operation, bucket, key, version, is_source: true, ..ask };
+            let ask = asker.asks("GetObject", bucket, key, source.version.as_deref());
+            let ask = Ask { is_source: true, ..ask };
             let entry = self.sharing.permit(&ask).await?;
             noted.of_source.extend(entry.standings.iter().cloned());
             if let Some(action) = there {

@@ -1,14 +1,16 @@
 //! Streams an object's body to a client, or into another store, in bounded pieces.
 
-use crate::checksum::{Algorithm, Maker, Sums};
+use crate::checksum::{Algorithm, Maker};
 use crate::handover::{self, Handover};
+use crate::judged::StillTheirs;
 use crate::pieces::Pieces;
+use crate::receive::Verdict;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::Stream;
 use penstock_store::Inflow;
-use s3s::StdError;
+use s3s::{S3Error, S3Result, StdError};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -166,18 +168,11 @@ pub struct CopyFlow {
     size_bytes: u64,
     /// Until the last byte has passed.
     maker: Option<Maker>,
-    made: Made,
-}
-
-/// The checksum of a body that was given away, once it has passed; none where none was wanted.
-#[derive(Clone, Debug, Default)]
-pub struct Made(Arc<Mutex<Sums>>);
-
-impl Made {
-    /// What it came to.
-    pub fn sums(&self) -> Sums {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+    /// `None` once it is answered.
+    still: Option<StillTheirs>,
+    /// The last piece, until then.
+    held: Option<Bytes>,
+    verdict: Verdict,
 }
 
 impl CopyFlow {
@@ -185,16 +180,34 @@ impl CopyFlow {
     pub fn new(source: Stream) -> Self {
         let size_bytes = source.range().len();
         let body = ObjectBody::new(source, size_bytes);
-        CopyFlow { body, size_bytes, maker: None, made: Made::default() }
+        let (maker, still, held) = (None, None, None);
+        CopyFlow { body, size_bytes, maker, still, held, verdict: Verdict::default() }
     }
 
     /// Makes a checksum of the bytes on their way.
     #[must_use]
-    pub fn summed(mut self, algorithm: Option<Algorithm>) -> (Self, Made) {
+    pub fn summed(mut self, algorithm: Option<Algorithm>) -> Self {
         self.maker = algorithm.map(Maker::new);
         self.end_if_all_passed();
-        let made = self.made.clone();
-        (self, made)
+        self
+    }
+
+    /// To be kept only if the bucket is whose it was, once the bytes have come: a large source
+    /// takes its time.
+    ///
+    /// # Errors
+    /// As of asking now, where there are no bytes: stores need not look for their end.
+    pub async fn if_still(mut self, still: Option<StillTheirs>) -> S3Result<Self> {
+        match still {
+            Some(still) if self.size_bytes == 0 => still.await?,
+            still => self.still = still,
+        }
+        Ok(self)
+    }
+
+    /// What becomes of it, with the checksum that is made on its way.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict.clone()
     }
 
     /// Whoever takes the last byte may ask at once.
@@ -202,8 +215,25 @@ impl CopyFlow {
         if self.body.remaining == 0
             && let Some(maker) = self.maker.take()
         {
-            *self.made.0.lock().unwrap_or_else(PoisonError::into_inner) = maker.finish();
+            self.verdict.has_sums(maker.finish());
         }
+    }
+
+    /// Ends the flow before its last piece.
+    fn refuse(&mut self, refusal: S3Error) -> Poll<Option<Result<Bytes>>> {
+        (self.still, self.held) = (None, None);
+        Poll::Ready(Some(Err(self.verdict.refuse(refusal))))
+    }
+
+    /// Asks what is to be asked once all bytes have come, and lets the last piece go.
+    fn end(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        if let Some(still) = &mut self.still {
+            if let Err(refusal) = ready!(still.as_mut().poll(context)) {
+                return self.refuse(refusal);
+            }
+            self.still = None;
+        }
+        Poll::Ready(self.held.take().map(Ok))
     }
 }
 
@@ -219,20 +249,31 @@ impl Inflow for CopyFlow {
     }
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        let piece = ready!(self.body.poll_bytes(context));
-        match (&piece, &mut self.maker) {
-            (Some(Ok(bytes)), Some(maker)) => {
-                maker.update(bytes);
-                self.end_if_all_passed();
-            }
-            // A broken body has no checksum.
-            (Some(Err(_)), maker) => *maker = None,
-            _ => {}
+        if self.held.is_some() {
+            return self.end(context);
         }
-        Poll::Ready(piece)
+        match ready!(self.body.poll_bytes(context)) {
+            Some(Ok(bytes)) => {
+                if let Some(maker) = &mut self.maker {
+                    maker.update(&bytes);
+                    self.end_if_all_passed();
+                }
+                if self.body.remaining > 0 {
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
+                self.held = Some(bytes);
+                self.end(context)
+            }
+            // A broken body has no checksum, and is not asked about.
+            Some(Err(error)) => {
+                (self.maker, self.still) = (None, None);
+                Poll::Ready(Some(Err(error)))
+            }
+            None => Poll::Ready(None),
+        }
     }
 
     fn late_metadata(&self) -> Vec<(String, String)> {
-        self.made.sums().notes()
+        self.verdict.sums().notes()
     }
 }

@@ -2,6 +2,7 @@
 
 mod part;
 mod refusal;
+mod through;
 
 pub(crate) use part::{PartCopyError, copy_part};
 pub(crate) use refusal::came_between;
@@ -9,12 +10,13 @@ pub(crate) use refusal::came_between;
 use crate::auth::Caller;
 use crate::body::CopyFlow;
 use crate::buckets::{Bucket, Buckets};
-use crate::checksum::{Algorithm, HasChecksums as _, Sums, named_algorithm};
+use crate::checksum::{HasChecksums as _, Sums, named_algorithm};
 use crate::conditions::{ReadConditions, Tag, source_conditions, write_condition};
 use crate::get::{about_object, shown_tag, size_of, start_by};
 use crate::headers::{ObjectHeaders, object_headers, tag_count};
+use crate::judged::Judged;
 use crate::locks::{self, lock_asked};
-use crate::put::{in_store, judged_anew, place};
+use crate::put::{in_store, judged_anew};
 use crate::sharing::{GET_TAGS, PUT_TAGS, Standing, new_object};
 use crate::terms::Terms;
 use crate::{classes, refuse, tagging, versions};
@@ -29,6 +31,7 @@ use penstock_store::{
 use refusal::{about_source, changes_nothing, no_304, no_marker};
 use s3s::{S3Error, S3Request, S3Result, dto, s3_error};
 use std::sync::Arc;
+use through::{Through, copy_through};
 
 /// What a copy asks of its source.
 pub(crate) struct Source {
@@ -219,9 +222,10 @@ pub(crate) async fn copy(
     if !replaces_tags && source.is_beside(&bucket) && !bucket.store.copies_tags() {
         source.take_tags_along(&mut options).await?;
     }
-    let kept = Kept { headers: !replaces, tags: !replaces_tags };
+    let still = Judged::of(&request.extensions, &input.bucket).at_the_end(&request.extensions);
+    let through = Through { headers: !replaces, tags: !replaces_tags, made_of, still };
     let place = (&*bucket, input.key.as_str());
-    let (result, sums) = match moved(&source, place, &options, kept, made_of).await {
+    let (result, sums) = match moved(&source, place, &options, through).await {
         Err(error) if is_unconditional => return Err(came_between(error)),
         Err(error) => return Err(judged_anew(&bucket, &input.key, &options.condition, error).await),
         Ok(copied) => copied,
@@ -252,15 +256,14 @@ async fn moved(
     source: &Source,
     (bucket, key): (&Bucket, &str),
     options: &PutOptions,
-    kept: Kept,
-    made_of: Option<Algorithm>,
+    through: Through,
 ) -> S3Result<(PutResult, Sums)> {
-    if made_of.is_none()
+    if through.made_of.is_none()
         && let Some(result) = copy_beside(source, bucket, key, options).await?
     {
         return Ok((result, Sums::default()));
     }
-    copy_through(source, (bucket, key), options.clone(), kept, made_of).await
+    copy_through(source, (bucket, key), options.clone(), through).await
 }
 
 /// Whether lists and policies let the sender read the source's tags and give them to the copy.
@@ -327,48 +330,6 @@ pub(crate) async fn tags_of(
     Ok(Some((notes::TAGGING.to_string(), penstock_store::tags::to_query(&tags))))
 }
 
-/// What a copy takes over from its source besides the bytes.
-#[derive(Clone, Copy)]
-struct Kept {
-    headers: bool,
-    tags: bool,
-}
-
-/// Moves the bytes through here. The copy has the checksum of the algorithm `made_of`, else those
-/// of its source; both are told.
-async fn copy_through(
-    source: &Source,
-    (bucket, key): (&Bucket, &str),
-    mut options: PutOptions,
-    kept: Kept,
-    made_of: Option<Algorithm>,
-) -> S3Result<(PutResult, Sums)> {
-    let stream = source.open().await?;
-    if kept.headers {
-        let headers = ObjectHeaders::from_meta(stream.meta());
-        let notes = headers.into_options(WriteCondition::None)?;
-        options.content_type = notes.content_type;
-        options.metadata.extend(notes.metadata);
-    }
-    if kept.tags && bucket.store.has_tags() {
-        let taken = tags_of(&source.bucket, &source.key, stream.meta()).await?;
-        let pairs = taken.as_ref().map(|(_, text)| penstock_store::tags::from_query(text));
-        tagging::check_kept(bucket, &pairs.unwrap_or_default())?;
-        options.metadata.extend(taken);
-    }
-    // The bytes are the same; a checksum of parts' checksums is not the copy's.
-    let own = match made_of {
-        None => Sums::of(stream.meta()).of_bytes(),
-        Some(_) => Sums::default(),
-    };
-    options.metadata.extend(own.notes());
-    let copied_version = stream.meta().version.clone();
-    let (body, made) = CopyFlow::new(stream).summed(made_of);
-    let result = place(bucket, key, Box::new(body), &options).await?;
-    let result = PutResult { copied_version, ..result };
-    Ok((result, if made_of.is_some() { made.sums() } else { own }))
-}
-
 /// Gives an object other metadata, in place: the version that the condition names.
 pub(crate) async fn rewrite(bucket: &Bucket, key: &str, options: &PutOptions) -> S3Result<()> {
     let if_match = match &options.condition {
@@ -386,7 +347,8 @@ pub(crate) async fn rewrite(bucket: &Bucket, key: &str, options: &PutOptions) ->
     let asked = GetRequest { range: GetRange::All, if_match, ..Default::default() };
     let stream = bucket.asking_query().get(&bucket.at(key), asked).await;
     let stream = stream.map_err(about_object)?;
-    place(bucket, key, Box::new(CopyFlow::new(stream)), options).await.map(drop)
+    let placed = bucket.put_flow(&place_of, Box::new(CopyFlow::new(stream)), options).await;
+    placed.map_err(about_object).map(drop)
 }
 
 /// If-Match and If-None-Match on the target of a copy, which s3s leaves in the headers.

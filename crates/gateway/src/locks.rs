@@ -3,7 +3,7 @@
 //! Only where the back end keeps versions whose metadata can be changed in place; what holds a
 //! version is judged by the back end itself, when nobody else can change it.
 
-use crate::auth::Caller;
+use crate::auth::{Caller, still_let_in};
 use crate::buckets::{Bucket, Buckets};
 use crate::exchange::Exchange;
 use crate::get::about_object;
@@ -381,12 +381,13 @@ async fn locked(
 async fn lock_of(
     buckets: &Buckets,
     bucket: &str,
-    key: &str,
-    version: Option<&str>,
+    (key, version): (&str, Option<&str>),
+    extensions: &Extensions,
 ) -> S3Result<Lock> {
     let judged = Judged::by_none(bucket);
     let (bucket, name) = locked(buckets, &judged, key, version).await?;
     let meta = bucket.query().head(&bucket.at(&name)).await.map_err(about_object)?;
+    still_let_in(extensions, &meta)?;
     Lock::of(&meta).map_err(about_object)
 }
 
@@ -401,10 +402,11 @@ fn none_set() -> S3Error {
 /// GetObjectRetention.
 pub(crate) async fn retention(
     buckets: &Buckets,
-    input: dto::GetObjectRetentionInput,
+    request: S3Request<dto::GetObjectRetentionInput>,
 ) -> S3Result<dto::GetObjectRetentionOutput> {
-    let version = input.version_id.as_deref();
-    let lock = lock_of(buckets, &input.bucket, &input.key, version).await?;
+    let input = request.input;
+    let place = (input.key.as_str(), input.version_id.as_deref());
+    let lock = lock_of(buckets, &input.bucket, place, &request.extensions).await?;
     let retention = lock.retention.ok_or_else(none_set)?;
     let mode = dto::ObjectLockRetentionMode::from_static(retention.mode.name());
     let retain_until_date = Some(retention.until);
@@ -453,10 +455,11 @@ pub(crate) async fn retain(
 /// GetObjectLegalHold.
 pub(crate) async fn hold(
     buckets: &Buckets,
-    input: dto::GetObjectLegalHoldInput,
+    request: S3Request<dto::GetObjectLegalHoldInput>,
 ) -> S3Result<dto::GetObjectLegalHoldOutput> {
-    let version = input.version_id.as_deref();
-    let lock = lock_of(buckets, &input.bucket, &input.key, version).await?;
+    let input = request.input;
+    let place = (input.key.as_str(), input.version_id.as_deref());
+    let lock = lock_of(buckets, &input.bucket, place, &request.extensions).await?;
     let status = hold_text(lock.is_held.ok_or_else(none_set)?);
     let status = Some(dto::ObjectLockLegalHoldStatus::from_static(status));
     Ok(dto::GetObjectLegalHoldOutput { legal_hold: Some(dto::ObjectLockLegalHold { status }) })

@@ -4,7 +4,7 @@ use crate::buckets::{Bucket, Buckets};
 use crate::checksum::{HasChecksums as _, Sums};
 use crate::chunks::body::Trailers;
 use crate::conditions::{is_unmodified, unmodified_since, write_condition};
-use crate::error::{Subject, to_s3};
+use crate::error::Subject;
 use crate::get::{about_object, shown_tag};
 use crate::headers::{ObjectHeaders, object_headers};
 use crate::intake::Intake;
@@ -15,7 +15,7 @@ use crate::sharing::new_object;
 use crate::{classes, refuse, tagging};
 use http::HeaderMap;
 use penstock_base::Kind;
-use penstock_store::{Inflow, PutOptions, PutResult, WriteCondition};
+use penstock_store::WriteCondition;
 use s3s::{S3Request, S3Response, S3Result, dto, s3_error};
 
 /// PutObject: one request to the back end.
@@ -129,15 +129,4 @@ pub(crate) async fn judged_anew(
         Err(missing) if missing.kind() == Kind::NotFound => about_object(missing),
         _ => error,
     }
-}
-
-/// Places a body that comes from elsewhere than a client.
-pub(crate) async fn place(
-    bucket: &Bucket,
-    key: &str,
-    body: Box<dyn Inflow>,
-    options: &PutOptions,
-) -> S3Result<PutResult> {
-    let placed = bucket.put_flow(&bucket.key(key), body, options).await;
-    placed.map_err(|error| to_s3(Subject::Object, error))
 }

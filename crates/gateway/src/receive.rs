@@ -67,7 +67,7 @@ pub enum Incoming {
     Flowing(Box<dyn Inflow>, Verdict),
 }
 
-/// What became of a body that flowed.
+/// What became of a body that flowed, of a client's or of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict(Arc<Mutex<Told>>);
 
@@ -80,6 +80,23 @@ struct Told {
 impl Verdict {
     fn lock(&self) -> std::sync::MutexGuard<'_, Told> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes why the body must not be kept, and tells it to the store.
+    pub fn refuse(&self, refusal: S3Error) -> Error {
+        let why = refusal.message().unwrap_or("the body was refused").to_string();
+        self.lock().refusal = Some(refusal);
+        Error::new(Kind::Invalid, why)
+    }
+
+    /// Notes the checksums of a body that has passed.
+    pub fn has_sums(&self, sums: Sums) {
+        self.lock().sums = sums;
+    }
+
+    /// The checksums of a body, as far as it has passed.
+    pub fn sums(&self) -> Sums {
+        self.lock().sums.clone()
     }
 
     /// What the store made of the body, with its checksums. What the sender did wrong comes before
@@ -194,9 +211,7 @@ impl Receiving {
         self.verifier = None;
         self.still = None;
         self.held = None;
-        let why = refusal.message().unwrap_or("the body was refused").to_string();
-        self.verdict.lock().refusal = Some(refusal);
-        Poll::Ready(Some(Err(Error::new(Kind::Invalid, why))))
+        Poll::Ready(Some(Err(self.verdict.refuse(refusal))))
     }
 
     /// Judges the whole, and lets its last piece go.
@@ -224,7 +239,7 @@ impl Receiving {
             ));
         }
         let trailers = self.trailers.take().and_then(|trailers| trailers.take());
-        self.verdict.lock().sums = verifier.finish(trailers.as_ref())?;
+        self.verdict.has_sums(verifier.finish(trailers.as_ref())?);
         Ok(())
     }
 }
@@ -263,7 +278,7 @@ impl Inflow for Receiving {
     }
 
     fn late_metadata(&self) -> Vec<(String, String)> {
-        self.verdict.lock().sums.notes()
+        self.verdict.sums().notes()
     }
 
     fn checksum(&self) -> Option<(String, Option<String>)> {

@@ -91,7 +91,7 @@ operations! { |gateway, request|
         answer(attributes::attributes(&gateway.buckets, request).await?)
     }
     get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput {
-        answer(tagging::get(&gateway.buckets, request.input).await?)
+        answer(tagging::get(&gateway.buckets, request).await?)
     }
     put_object_tagging: PutObjectTaggingInput => PutObjectTaggingOutput {
         answer(tagging::put(&gateway.buckets, request).await?)
@@ -281,14 +281,14 @@ operations! { |gateway, request|
         answer(PutObjectLockConfigurationOutput::default())
     }
     get_object_retention: GetObjectRetentionInput => GetObjectRetentionOutput {
-        answer(locks::retention(&gateway.buckets, request.input).await?)
+        answer(locks::retention(&gateway.buckets, request).await?)
     }
     put_object_retention: PutObjectRetentionInput => PutObjectRetentionOutput {
         locks::retain(&gateway.buckets, request).await?;
         answer(PutObjectRetentionOutput::default())
     }
     get_object_legal_hold: GetObjectLegalHoldInput => GetObjectLegalHoldOutput {
-        answer(locks::hold(&gateway.buckets, request.input).await?)
+        answer(locks::hold(&gateway.buckets, request).await?)
     }
     put_object_legal_hold: PutObjectLegalHoldInput => PutObjectLegalHoldOutput {
         locks::set_hold(&gateway.buckets, request).await?;

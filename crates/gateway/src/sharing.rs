@@ -5,6 +5,7 @@
 //! policies open buckets and objects to unsigned requests. `owners` makes each key an owner of
 //! what it makes, whom lists and policies let in besides what the configuration allows at most.
 
+mod ask;
 mod batch;
 mod besides;
 mod facts;
@@ -13,6 +14,7 @@ mod objects;
 mod standing;
 mod tags;
 
+pub(crate) use ask::{Ask, Asker};
 pub(crate) use batch::Batch;
 pub(crate) use besides::{Entry, GET_TAGS, PUT_TAGS, besides, perhaps};
 pub(crate) use facts::version_of;
@@ -29,13 +31,12 @@ use crate::error::{Subject, to_s3};
 use crate::notes::Notes;
 use crate::policy::{Decision, Policy, Request};
 use crate::versions;
-use http::{HeaderMap, StatusCode, Uri};
+use http::StatusCode;
 use needs::{Takes, action, is_about_policy, of_version, takes};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{ObjectMeta, notes};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Owner of everything, where keys are no owners.
@@ -87,25 +88,6 @@ impl Users for Sharing {
             Lists::Off | Lists::Public => id == ONE_OWNER,
         }
     }
-}
-
-/// A request that is to be judged.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
-    pub operation: &'a str,
-    /// What is asked for in a policy's words, where that is not the operation itself.
-    pub action: Option<&'a str>,
-    pub who: Requester<'a>,
-    pub bucket: &'a str,
-    pub key: Option<&'a str>,
-    /// The version that is meant, where one is named.
-    pub version: Option<&'a str>,
-    pub headers: &'a HeaderMap,
-    pub uri: &'a Uri,
-    /// From which address it came.
-    pub peer: Option<IpAddr>,
-    /// It is about the source of a copy.
-    pub is_source: bool,
 }
 
 /// What let a request in.

@@ -1,5 +1,6 @@
 //! Tags of objects, where the back end has them.
 
+use crate::auth::{is_bound, still_let_in};
 use crate::buckets::{Bucket, Buckets};
 use crate::get::about_object;
 use crate::sharing::permit_tags;
@@ -133,12 +134,18 @@ fn check(bucket: &Bucket, operation: &str) -> S3Result<()> {
 /// GetObjectTagging.
 pub(crate) async fn get(
     buckets: &Buckets,
-    input: dto::GetObjectTaggingInput,
+    request: S3Request<dto::GetObjectTaggingInput>,
 ) -> S3Result<dto::GetObjectTaggingOutput> {
+    let (input, extensions) = (request.input, &request.extensions);
     let bucket = buckets.get(&input.bucket).await?;
     check(&bucket, "GetObjectTagging")?;
     let name = versions::name(&bucket, &input.key, input.version_id.as_deref())?;
     let mut tags = bucket.store.tags(&bucket.key(&name)).await.map_err(about_object)?;
+    // No store tells whose tags these are: the version's that is there before them and behind them.
+    if is_bound(extensions) {
+        let meta = bucket.asking_query().head(&bucket.at(&name)).await.map_err(about_object)?;
+        still_let_in(extensions, &meta)?;
+    }
     tags.sort();
     let tag = |(key, value)| dto::Tag { key: Some(key), value: Some(value) };
     Ok(dto::GetObjectTaggingOutput {

@@ -147,10 +147,12 @@ pub(crate) async fn part_copy(
     let source = (&input.copy_source, &request.extensions);
     let source = Source::new(buckets, source, range, conditions).await?;
     let upload = upload_of(&input.upload_id)?;
-    let copied = copy_part(&source, &bucket, &input.key, &upload, number).await;
+    let still = Judged::of(&request.extensions, &input.bucket).at_the_end(&request.extensions);
+    let place = (&*bucket, input.key.as_str());
+    let copied = copy_part(&source, place, (&upload, number), still).await;
     let (part, sums, version) = copied.map_err(|error| {
         let error = match error {
-            PartCopyError::Source(error) => error,
+            PartCopyError::Said(error) => error,
             PartCopyError::Store(error) => about_upload(error),
         };
         if is_unconditional { came_between(error) } else { error }

@@ -186,6 +186,7 @@ async fn tags_of_one_version_let_nobody_see_another() {
             ("HEAD", "/mine/k", &[]),
             ("GET", "/mine/k", &[("range", "bytes=0-2")]),
             ("GET", "/mine/k?acl", &[]),
+            ("GET", "/mine/k?tagging", &[]),
             ("PUT", "/theirs/k", &[("x-amz-copy-source", "mine/k")]),
         ] {
             if path.ends_with("?acl") && policy == OPEN {

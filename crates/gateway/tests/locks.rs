@@ -289,3 +289,46 @@ async fn half_a_lock_is_told_before_a_bucket_without_locks() {
         assert_eq!(code(&answer), told, "{headers:?}");
     }
 }
+
+/// Tags let somebody read the lock of the version that has them, and by the time of the answer it
+/// would be another version's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tags_of_one_version_tell_nobody_how_another_is_locked() {
+    let server = Server::on_with(Lane::Local, |options| {
+        options.serve.acl = "owners".to_string();
+        options.keys.push(KeyPair::new("OTHER", Secret::new(SECRET_KEY)));
+    })
+    .await;
+    assert_eq!(code(&server.ask("PUT", "/safe", &[LOCK], "").await), "200");
+    let policy = r#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
+        "Action": ["s3:GetObjectRetention", "s3:GetObjectLegalHold"],
+        "Resource": "arn:aws:s3:::safe/*",
+        "Condition": {"StringEquals": {"s3:ExistingObjectTag/open": "yes"}}}}"#;
+    assert_eq!(code(&server.ask("PUT", "/safe?policy", &[], policy).await), "204");
+    let open = [("x-amz-tagging", "open=yes")];
+    let secret = [
+        ("x-amz-tagging", "open=no"),
+        ("x-amz-object-lock-mode", "GOVERNANCE"),
+        ("x-amz-object-lock-retain-until-date", UNTIL),
+        ("x-amz-object-lock-legal-hold", "ON"),
+    ];
+    let writes = async {
+        for _ in 0..150 {
+            for headers in [&open[..], &secret] {
+                assert_eq!(code(&server.ask("PUT", "/safe/k", headers, "bytes").await), "200");
+            }
+        }
+    };
+    let reads = async {
+        loop {
+            for path in ["/safe/k?retention", "/safe/k?legal-hold"] {
+                let told = server.send_as("OTHER", Request { path, ..Default::default() }).await;
+                assert!(told.status >= 400, "{path}: {}", told.text());
+            }
+        }
+    };
+    tokio::select! {
+        () = writes => {}
+        () = reads => {}
+    }
+}

@@ -4,6 +4,8 @@ use super::Source;
 use crate::body::CopyFlow;
 use crate::buckets::Bucket;
 use crate::checksum::{Algorithm, Sums, UploadKind};
+use crate::error::Subject;
+use crate::judged::StillTheirs;
 use penstock_base::ByteRange;
 use penstock_store::sums::{Sum, tag_with_sum};
 use penstock_store::{CopiedPart, ObjectMeta, Part, UploadId};
@@ -11,13 +13,13 @@ use s3s::S3Error;
 
 /// A part that is a range of another object, with the checksum that it has: that of the algorithm
 /// which the upload was created with, where the bytes pass through here or somebody knows it; and
-/// the version of the source that it is of.
+/// the version of the source that it is of. Bytes that pass through here are kept only if the
+/// bucket is then whose it was.
 pub(crate) async fn copy_part(
     source: &Source,
-    bucket: &Bucket,
-    key: &str,
-    upload: &UploadId,
-    number: u32,
+    (bucket, key): (&Bucket, &str),
+    (upload, number): (&UploadId, u32),
+    still: Option<StillTheirs>,
 ) -> Result<(Part, Sums, Option<String>), PartCopyError> {
     let (store, key) = (&bucket.store, bucket.key(key));
     // A back end that judges parts knows what the upload was created with.
@@ -44,9 +46,11 @@ pub(crate) async fn copy_part(
     }
     let stream = source.open().await?;
     let version = stream.meta().version.clone();
-    let (body, made) = CopyFlow::new(stream).summed(wanted);
-    let sent = store.part_flow(&key, upload, number, Box::new(body)).await;
-    Ok((sent.map_err(PartCopyError::Store)?, made.sums(), version))
+    let flow = CopyFlow::new(stream).summed(wanted).if_still(still).await?;
+    let verdict = flow.verdict();
+    let sent = store.part_flow(&key, upload, number, Box::new(flow)).await;
+    let (part, sums) = verdict.settle(Subject::Upload, sent)?;
+    Ok((part, sums, version))
 }
 
 /// The checksum of bytes that did not pass through here: the one that the back end made of them, or
@@ -65,15 +69,15 @@ fn known_sums(
 
 /// Why a part was not copied: what is wrong with the source is said in its words already.
 pub(crate) enum PartCopyError {
-    /// About the source.
-    Source(S3Error),
+    /// About the source, or the bytes of it that passed through here.
+    Said(S3Error),
     /// About the part.
     Store(penstock_base::Error),
 }
 
 impl From<S3Error> for PartCopyError {
     fn from(error: S3Error) -> Self {
-        PartCopyError::Source(error)
+        PartCopyError::Said(error)
     }
 }
 

@@ -2,17 +2,14 @@
 //!
 //! By what the bucket says once the body is there: it may be another one than at the head.
 
-use super::Ask;
+use super::{Ask, Asker};
 use crate::auth::Caller;
 use crate::buckets::Buckets;
-use crate::exchange::Exchange;
 use crate::judged::Judged;
 use crate::lock::Leave;
 use crate::notes::Notes;
 use crate::policy::Policy;
 use s3s::{S3ErrorCode, S3Request, S3Result, dto};
-use std::net::IpAddr;
-use std::sync::Arc;
 
 /// A batch that lists and policies judge object by object.
 #[derive(Debug)]
@@ -21,7 +18,6 @@ pub(crate) struct Batch<'a> {
     caller: &'a Caller,
     notes: Notes,
     policy: Option<Policy>,
-    peer: Option<IpAddr>,
 }
 
 impl<'a> Batch<'a> {
@@ -42,8 +38,7 @@ impl<'a> Batch<'a> {
         let notes = buckets.notes(bucket).await?.0;
         Judged::of(&request.extensions, bucket).check(&notes)?;
         let policy = caller.sharing.policy_of(&notes, bucket)?;
-        let peer = request.extensions.get::<Arc<Exchange>>().map(|exchange| exchange.client());
-        Ok(Some(Batch { request, caller, notes, policy, peer }))
+        Ok(Some(Batch { request, caller, notes, policy }))
     }
 
     /// With what leave an object may be removed, of that which the batch has.
@@ -51,18 +46,10 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// `AccessDenied`, and what the back end says.
     pub async fn leave(&self, object: &dto::ObjectIdentifier, leave: Leave) -> S3Result<Leave> {
-        let ask = Ask {
-            operation: "DeleteObject",
-            action: None,
-            who: self.caller.id.as_deref(),
-            bucket: &self.request.input.bucket,
-            key: Some(&object.key),
-            version: object.version_id.as_deref(),
-            headers: &self.request.headers,
-            uri: &self.request.uri,
-            peer: self.peer,
-            is_source: false,
-        };
+        let S3Request { headers, uri, extensions, input, .. } = self.request;
+        let asker = Asker::of(self.caller, (headers, uri, extensions));
+        let (key, version) = (Some(object.key.as_str()), object.version_id.as_deref());
+        let ask = asker.asks("DeleteObject", &input.bucket, key, version);
         let sharing = &self.caller.sharing;
         sharing.judge(&ask, &self.notes, self.policy.as_ref()).await?;
         if !leave.bypasses {

@@ -1,14 +1,12 @@
 //! The list that a new object gets.
 
-use super::{Ask, Lists, ONE_OWNER, denied, is_enforced};
+use super::{Asker, Lists, ONE_OWNER, denied, is_enforced};
 use crate::acl::{Acl, Asked, lists_are_off, owner_of};
 use crate::auth::Caller;
-use crate::exchange::Exchange;
 use crate::notes::Notes;
 use http::{Extensions, HeaderMap, HeaderName, Uri};
 use penstock_store::notes;
 use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
-use std::sync::Arc;
 
 /// Owner of what is written without a signature.
 const NOBODY: &str = "anonymous";
@@ -191,19 +189,8 @@ impl<'a> Completion<'a> {
         for (name, value) in pairs.chain(form) {
             headers.insert(name, value.parse().map_err(|_| denied())?);
         }
-        let exchange = self.extensions.get::<Arc<Exchange>>();
-        let ask = Ask {
-            operation: "CreateMultipartUpload",
-            action: None,
-            who: caller.id.as_deref(),
-            bucket: self.bucket,
-            key: Some(self.key),
-            version: None,
-            headers: &headers,
-            uri: self.uri,
-            peer: exchange.map(|exchange| exchange.client()),
-            is_source: false,
-        };
+        let asker = Asker::of(caller, (&headers, self.uri, self.extensions));
+        let ask = asker.asks("CreateMultipartUpload", self.bucket, Some(self.key), None);
         caller.sharing.permit_begun(&ask, entry, brings_list).await
     }
 }

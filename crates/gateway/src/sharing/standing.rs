@@ -40,8 +40,16 @@ pub(super) struct ByList {
 /// Whether a request is answered with the object that it names, or with what its head tells: then
 /// the version can be held against the one that was judged.
 pub(super) fn is_answered_by_object(ask: &Ask<'_>) -> bool {
-    const OPERATIONS: [&str; 5] =
-        ["GetObject", "HeadObject", "GetObjectAttributes", "GetObjectAcl", "PutObjectAcl"];
+    const OPERATIONS: [&str; 8] = [
+        "GetObject",
+        "HeadObject",
+        "GetObjectAttributes",
+        "GetObjectAcl",
+        "PutObjectAcl",
+        "GetObjectTagging",
+        "GetObjectRetention",
+        "GetObjectLegalHold",
+    ];
     ask.is_source || OPERATIONS.contains(&ask.operation)
 }
 

@@ -1,15 +1,13 @@
 //! PutObjectTagging where lists and policies judge: by the tags in its body, which a policy may ask
 //! for, and by what the bucket says once that is there.
 
-use super::Ask;
+use super::Asker;
 use crate::auth::Caller;
 use crate::buckets::Buckets;
-use crate::exchange::Exchange;
 use crate::judged::Judged;
 use http::HeaderName;
 use penstock_store::tags;
 use s3s::{S3Request, S3Result, dto, s3_error};
-use std::sync::Arc;
 
 /// The header by which a policy knows the tags that a request brings.
 const TAGGING: HeaderName = HeaderName::from_static("x-amz-tagging");
@@ -39,18 +37,8 @@ pub(crate) async fn permit_tags(
         let text = tags::to_query(tags).parse();
         headers.insert(TAGGING, text.map_err(|_| s3_error!(InvalidTag, "A tag is no text."))?);
     }
-    let exchange = request.extensions.get::<Arc<Exchange>>();
-    let ask = Ask {
-        operation: "PutObjectTagging",
-        action: None,
-        who: caller.id.as_deref(),
-        bucket: &input.bucket,
-        key: Some(&input.key),
-        version: input.version_id.as_deref(),
-        headers: &headers,
-        uri: &request.uri,
-        peer: exchange.map(|exchange| exchange.client()),
-        is_source: false,
-    };
+    let asker = Asker::of(caller, (&headers, &request.uri, &request.extensions));
+    let (key, version) = (Some(input.key.as_str()), input.version_id.as_deref());
+    let ask = asker.asks("PutObjectTagging", &input.bucket, key, version);
     caller.sharing.judge(&ask, &notes, policy.as_ref()).await.map(drop)
 }

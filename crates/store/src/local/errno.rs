@@ -2,6 +2,7 @@
 
 use super::attributes::LOST;
 use super::upload::DAMAGED;
+use super::versions::MOUNTED;
 use crate::STORAGE_FULL;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
@@ -52,18 +53,10 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
                  objects lie below",
             ),
         ),
-        LOST => (
-            Kind::Corrupt,
-            "the hidden file with its type, metadata, version and lock is gone",
-            Some(LOST_HINT),
-        ),
-        DAMAGED => (
-            Kind::Corrupt,
-            "what the upload began with cannot be read",
-            Some("Abort the upload and begin it anew"),
-        ),
         Errno::IO => (Kind::Unavailable, "the device reported an input/output error", None),
-        _ => (Kind::Unavailable, "the operating system failed", None),
+        errno => {
+            by_this_store(errno).unwrap_or((Kind::Unavailable, "the operating system failed", None))
+        }
     };
     let mut error =
         Error::new(kind, format!("{why} ({doing} `{path}`, os error {})", errno.raw_os_error()));
@@ -77,6 +70,31 @@ pub(super) fn explain(errno: Errno, doing: &str, path: &str) -> Error {
         Some(hint) => error.with_hint(hint),
         None => error,
     }
+}
+
+/// What this store says in the words of the operating system, where that would not say it itself.
+fn by_this_store(errno: Errno) -> Option<(Kind, &'static str, Option<&'static str>)> {
+    Some(match errno {
+        LOST => (
+            Kind::Corrupt,
+            "the hidden file with its type, metadata, version and lock is gone",
+            Some(LOST_HINT),
+        ),
+        MOUNTED => (
+            Kind::Unsupported,
+            "the object lies on another file system than its bucket, which keeps versions",
+            Some(
+                "Let the whole bucket lie on one file system, or serve what is mounted there as a \
+                 bucket of its own",
+            ),
+        ),
+        DAMAGED => (
+            Kind::Corrupt,
+            "what the upload began with cannot be read",
+            Some("Abort the upload and begin it anew"),
+        ),
+        _ => return None,
+    })
 }
 
 /// The same for an error that came through `std::io`.
@@ -97,5 +115,17 @@ mod tests {
         assert_eq!(error.kind(), Kind::Exhausted);
         let text = error.to_string();
         assert!(text.contains("/data/a.parquet") && text.contains("Free space"), "{text}");
+    }
+
+    #[test]
+    fn a_link_that_leads_out_is_told_apart_from_a_mount_inside() {
+        for (errno, kind, told) in [
+            (Errno::XDEV, Kind::Denied, "through a symbolic link"),
+            (MOUNTED, Kind::Unsupported, "on another file system"),
+        ] {
+            let error = explain(errno, "rename to", "/data/lake/a");
+            assert_eq!(error.kind(), kind);
+            assert!(error.to_string().contains(told), "{error}");
+        }
     }
 }

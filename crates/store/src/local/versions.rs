@@ -37,6 +37,10 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
 
+/// A version has its second name in the tree, at the root of its bucket, and there is none on
+/// another file system, such as one that is mounted below.
+pub(super) const MOUNTED: Errno = Errno::MULTIHOP;
+
 const ENABLED: &str = "enabled";
 const SUSPENDED: &str = "suspended";
 
@@ -157,6 +161,11 @@ fn open_in(dir: &OwnedFd, id: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, file_name(id), flags, Mode::empty())
 }
 
+/// Opening a path knows the same error, of links that lead out of the bucket.
+fn across(errno: Errno) -> Errno {
+    if errno == Errno::XDEV { MOUNTED } else { errno }
+}
+
 trait TryCloneErrno {
     fn try_clone_errno(&self) -> Result<OwnedFd, Errno>;
 }
@@ -214,8 +223,8 @@ impl Keeper {
     ) -> Result<bool, Errno> {
         let Current::File { stat, held } = current else { return Ok(false) };
         let link = |id: &str| {
-            Attributes::link_sidecar(stat, &beside(root, dir, at)?, &self.dir)?;
-            self.link(held.as_ref(), (dir, at), id)
+            let sidecar = Attributes::link_sidecar(stat, &beside(root, dir, at)?, &self.dir);
+            sidecar.and_then(|()| self.link(held.as_ref(), (dir, at), id)).map_err(across)
         };
         let loaded = match held {
             Some(file) => Attributes::load(file.as_fd(), stat, || beside(root, dir, at)),
@@ -372,13 +381,13 @@ impl Keeper {
         if held.is_none() {
             lock(&file)?;
         }
-        Attributes::link_sidecar(&kept.stat, &self.dir, dir)?;
+        Attributes::link_sidecar(&kept.stat, &self.dir, dir).map_err(across)?;
         let from = file_name(&kept.id);
-        if replaces {
-            rustix::fs::renameat(&self.dir, &from, dir, &*at.name)?;
-        } else {
-            rustix::fs::linkat(&self.dir, &from, dir, &*at.name, AtFlags::empty())?;
-        }
+        let named = match replaces {
+            true => rustix::fs::renameat(&self.dir, &from, dir, &*at.name),
+            false => rustix::fs::linkat(&self.dir, &from, dir, &*at.name, AtFlags::empty()),
+        };
+        named.map_err(across)?;
         sync_dir(dir)?;
         if replaces {
             attributes::forget(&self.dir, &kept.stat);

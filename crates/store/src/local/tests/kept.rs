@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::VersionsRequest;
+use crate::local::versions::{Keeper, MOUNTED};
+use crate::local::write::Current;
 use crate::streaming::{NULL_VERSION, StreamingStore as _, versioned};
-use std::os::unix::fs::MetadataExt as _;
+use rustix::fs::MemfdFlags;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 
@@ -143,4 +146,20 @@ async fn what_other_programs_put_there_is_kept_each_time() {
     let ids = store.list_versions(&request).await.unwrap().versions;
     let latest = ids.iter().find(|entry| entry.is_latest).unwrap();
     assert_eq!(latest.id, found[2].1);
+}
+
+/// As where a directory of the bucket is a mount: no version of what lies there can be kept.
+#[test]
+fn what_lies_on_another_file_system_is_told_so() {
+    let dir = Dir::new();
+    let root = Root::open(dir.0.path(), Scope::Bucket).unwrap();
+    versions::set_versioning(&root, true).unwrap();
+    let at = names::locate(Scope::Bucket, "k").unwrap();
+    let keeper = Keeper::open(&root, &at).unwrap().unwrap();
+    // A file of memory is on a file system of its own, and a link is kept as what it leads to.
+    symlink("elsewhere", dir.0.path().join("k")).unwrap();
+    let held = rustix::fs::memfd_create("elsewhere", MemfdFlags::CLOEXEC).unwrap();
+    let current = Current::File { stat: rustix::fs::fstat(&held).unwrap(), held: Some(held) };
+    let place = root.open_dir(".").unwrap();
+    assert_eq!(keeper.keep(&root, &current, (&place, &at)), Err(MOUNTED));
 }
