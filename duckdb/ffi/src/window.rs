@@ -8,7 +8,10 @@
 pub(crate) const SMALL_MAX_BYTES: usize = 32 << 10;
 /// Most bytes that are read at once: what one command mostly takes.
 pub(crate) const WINDOW_BYTES: usize = 256 << 10;
-/// Bytes that are read at first: with them DuckDB has what stands before the blocks of a database.
+/// Bytes that are read at the begin of a file: what stands before the blocks of a database. DuckDB
+/// reads the first 4 KiB of it twice, and then the rest.
+const HEAD_BYTES: usize = 12 << 10;
+/// Bytes that are read at first elsewhere.
 const FIRST_BYTES: usize = 8 << 10;
 /// How much longer each time is than the one before, while reads go on behind each other.
 const GROWTH: usize = 4;
@@ -50,6 +53,10 @@ impl Window {
         }
         match (self.holds(offset, length, changes), is_next) {
             (true, _) => Plan::Held,
+            (false, false) if offset == 0 => {
+                self.length = length.max(HEAD_BYTES);
+                Plan::Fill
+            }
             (false, true) => {
                 let grown = (self.length * GROWTH).clamp(FIRST_BYTES, WINDOW_BYTES);
                 self.length = grown.max(length);
@@ -142,7 +149,7 @@ mod tests {
             }
         }
         assert_eq!(at, 1_000_001);
-        // The first, three that grow, one per window, and at the end the piece that the window has
+        // The first, those that grow, one per window, and at the end the piece that the window has
         // not whole.
         assert!((7..=10).contains(&fills), "{fills}");
     }
@@ -151,26 +158,33 @@ mod tests {
     fn what_stands_before_the_blocks_is_read_without_them_and_no_read_is_cut_short() {
         let bytes = file(400_000, 1);
         let (mut window, mut piece) = (Window::default(), [0; 4096]);
-        for (offset, plan) in [(0, Plan::Straight), (4096, Plan::Fill), (8192, Plan::Held)] {
+        let held = [0, 4096, 8192].map(|offset| (offset, Plan::Held));
+        for (offset, plan) in [(0, Plan::Fill)].into_iter().chain(held) {
             assert_eq!(read(&mut window, &bytes, 0, offset, &mut piece), (4096, plan), "{offset}");
         }
         assert_eq!(window.start + window.bytes.len() as u64, 12288, "blocks begin there");
         let mut long = [0; SMALL_MAX_BYTES];
-        let mut window = Window::default();
-        window.plan(0, 100, 0);
-        let found = read(&mut window, &bytes, 0, 100, &mut long);
+        for offset in [0, 100] {
+            let mut window = Window::default();
+            window.plan(offset, 100, 0);
+            let offset = offset + 100;
+            let found = read(&mut window, &bytes, 0, offset, &mut long);
+            assert_eq!(found, (SMALL_MAX_BYTES, Plan::Fill));
+            assert!(long[..] == bytes[offset as usize..][..SMALL_MAX_BYTES]);
+        }
+        let found = read(&mut Window::default(), &bytes, 0, 0, &mut long);
         assert_eq!(found, (SMALL_MAX_BYTES, Plan::Fill));
-        assert!(long[..] == bytes[100..][..SMALL_MAX_BYTES]);
+        assert!(long[..] == bytes[..SMALL_MAX_BYTES]);
     }
 
     #[test]
     fn random_and_long_reads_go_straight() {
         let mut window = Window::default();
-        for (offset, length) in [(0, 4096), (8192, 4096), (8192, 4096), (12288, 100_000)] {
+        for (offset, length) in [(4096, 4096), (16384, 4096), (16384, 4096), (20480, 100_000)] {
             assert_eq!(window.plan(offset, length, 0), Plan::Straight, "{offset}");
         }
         // The long one in between is none of them.
-        assert_eq!(window.plan(12288, 4096, 0), Plan::Fill);
+        assert_eq!(window.plan(20480, 4096, 0), Plan::Fill);
         assert_eq!(window.plan(u64::MAX - 5, 4096, 0), Plan::Straight);
         assert_eq!(window.plan(u64::MAX, 4096, 0), Plan::Straight);
         assert_eq!(window.plan(7, 0, 0), Plan::Straight);
@@ -212,9 +226,9 @@ mod tests {
     #[test]
     fn a_failed_read_leaves_nothing() {
         let mut window = Window::default();
-        window.plan(0, 10, 0);
-        assert_eq!(window.plan(10, 10, 0), Plan::Fill);
-        assert_eq!(window.fill(10, 0, |_| Err("broken")), Err("broken"));
-        assert_eq!(window.plan(20, 10, 0), Plan::Fill, "nothing of it is held");
+        for offset in [0, 10, 20] {
+            assert_eq!(window.plan(offset, 10, 0), Plan::Fill, "nothing of it is held");
+            assert_eq!(window.fill(offset, 0, |_| Err("broken")), Err("broken"));
+        }
     }
 }

@@ -6,6 +6,7 @@ use crate::errno::explain;
 use crate::file::trim;
 use crate::holes::Written;
 use crate::kernel::dialect::{Dialect, Direction, FILE, Moved, Transfer};
+use crate::kernel::opened::check_rings;
 use crate::kernel::ring::RingQueue;
 use crate::open::OpenFile;
 use crate::wait::Wait;
@@ -25,9 +26,8 @@ impl UringDevice {
     /// # Errors
     /// `Unsupported` where the kernel has no io_uring or does not let this process use it.
     pub fn new(file: OpenFile) -> Result<Self> {
-        let device = UringDevice(Arc::new(file));
-        device.open_queue(Ownership::Shared)?;
-        Ok(device)
+        check_rings(&file.name)?;
+        Ok(UringDevice(Arc::new(file)))
     }
 }
 

@@ -90,9 +90,14 @@ impl Default for Ways {
 }
 
 impl Ways {
-    /// How the next batch goes.
+    /// How the next batch goes. The first one goes through the ring: nothing is known to choose
+    /// by, and most devices have to be waited for.
     pub(super) fn next(&mut self, likes: Likes) -> Way {
         let seen = &mut self.0[likes.0];
+        if seen.ring.count == 0 {
+            // Who opens a volume reads one batch, and would wait for the device a second time.
+            return Way::Ring;
+        }
         seen.since += 1;
         let is_due = seen.since > seen.due;
         if is_due {
@@ -247,6 +252,9 @@ mod tests {
         assert_eq!(of(&[first, Command::Read { block: 8, into: &mut large }]), None);
         let mut ways = Ways::default();
         Disk { call: 1_000, ring: 9_000, noise: 7 }.run(&mut ways, short.expect("reads"), 100);
-        assert_eq!(ways.next(long.expect("reads")), Way::Both, "of these nothing is known");
+        let long = long.expect("reads");
+        assert_eq!(ways.next(long), Way::Ring, "of these nothing is known");
+        ways.note_ring(long, Duration::from_micros(9), BATCH);
+        assert_eq!(ways.next(long), Way::Both, "of calls nothing is known");
     }
 }
