@@ -53,7 +53,9 @@ impl Learner {
     fn pays_to_connect(&self, policy: &Policy, len: u64, fanout: u64, file: &FileState) -> bool {
         let mut model = self.model(policy, 1.0);
         if !self.knows_bandwidth() && file.is_connected {
-            model.bytes_per_ms *= UNSEEN_BANDWIDTH;
+            // What else another request costs is a guess as well; here its connection counts.
+            let bytes_per_ms = model.bytes_per_ms * UNSEEN_BANDWIDTH;
+            model = CostModel { bytes_per_ms, overhead_ms: 0.0, ..model };
         }
         let split_ms = model.read_ms(len, fanout) + self.connecting_ms(file);
         split_ms <= model.read_ms(len, 1) * (1.0 - GAIN_MIN)
