@@ -50,8 +50,9 @@ unique_ptr<FileHandle> WrapFileSystem::OpenFileExtended(const OpenFileInfo &file
 		return nullptr;
 	}
 	auto took = std::chrono::steady_clock::now() - begin;
-	ps_parallel_opened(parallel.get(), std::chrono::duration_cast<std::chrono::microseconds>(took).count());
-	return make_uniq<WrapHandle>(*this, file, flags, std::move(own), opener, engine);
+	auto took_us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+	bool asked_the_store = ps_parallel_opened(parallel.get(), took_us);
+	return make_uniq<WrapHandle>(*this, file, flags, std::move(own), asked_the_store, opener, engine);
 }
 
 void WrapFileSystem::Read(FileHandle &handle, void *buffer, int64_t size, idx_t location) {

@@ -39,8 +39,9 @@ struct Version {
 } // namespace
 
 WrapHandle::WrapHandle(FileSystem &fs, const OpenFileInfo &file_p, FlagsArg flags, unique_ptr<FileHandle> own_p,
-                       optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine)
-    : FileHandle(fs, file_p.path, flags), own(std::move(own_p)), file(file_p), engine(engine) {
+                       bool is_connected_p, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine)
+    : FileHandle(fs, file_p.path, flags), own(std::move(own_p)), file(file_p), engine(engine),
+      is_connected(is_connected_p) {
 	if (!opener || !flags.OpenForReading() || flags.OpenForWriting()) {
 		return;
 	}
@@ -103,13 +104,15 @@ void WrapHandle::ReadAt(const ps_parallel &parallel, data_ptr_t buffer, idx_t si
 	auto query = reads->Current();
 	SubReads sub_reads {*this, *query, buffer, location, {}, nullptr};
 	ps_error *error = nullptr;
-	bool succeeded = ps_parallel_read(&parallel, query->handle, location, size, own->flags.RequireParallelAccess(),
-	                                  FilesUsed(), OnSubRead, &sub_reads, &error);
+	ps_own_file own_file {own->flags.RequireParallelAccess(), is_connected, FilesUsed(), bytes_read};
+	bool succeeded =
+	    ps_parallel_read(&parallel, query->handle, location, size, own_file, OnSubRead, &sub_reads, &error);
 	if (!succeeded && sub_reads.failure) {
 		ps_error_free(error);
 		std::rethrow_exception(sub_reads.failure);
 	}
 	Check(succeeded, error);
+	bytes_read += size;
 	was_read = true;
 }
 
@@ -127,6 +130,7 @@ int64_t WrapHandle::ReadNext(const ps_parallel &parallel, data_ptr_t buffer, int
 		}
 	}
 	auto count = fs.Read(*own, buffer, size);
+	bytes_read += NumericCast<idx_t>(MaxValue<int64_t>(count, 0));
 	was_read = true;
 	return count;
 }

@@ -476,3 +476,57 @@ def test_the_preset_reads_in_two_parts(store: Fake, con: duckdb.DuckDBPyConnecti
     other.execute("SET penstock_parallel_read_recommended_preset_enabled = true")
     md5(other, url)
     assert (counter(other, "wrapped_sub_reads")) == 2
+
+
+def test_a_file_that_is_read_once_waits_for_no_further_connections(tmp_path: Path) -> None:
+    far = start_fake("s3", "--latency-ms", "40", "--connect-latency-ms", "120")
+    try:
+        large = tmp_path / "large"
+        large.write_bytes(bytes(40 * MIB))
+        con = connect(load=False)
+        load_pypi(con, "httpfs")
+        load_penstock(con)
+        con.execute(f"CREATE SECRET s ({far.secret})")
+        url = place(con, far, large)
+        con.execute("CALL penstock_wrap('httpfs')")
+        assert md5(con, url) == hashlib.md5(large.read_bytes()).hexdigest()
+        asked = [it["method"] for it in far.requests()]
+        assert sorted(asked) == ["GET", "HEAD"], "what httpfs alone asks for"
+        assert counter(con, "wrapped_reads_split") == 0
+    finally:
+        far.stop()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*) FROM '{url}.parquet'",
+        "SELECT sum(i) FROM '{url}.parquet' WHERE h > 5",
+        "SELECT sum(i) FROM read_csv('{url}.csv')",
+        "SELECT sum(i) FROM read_csv('{url}.csv.gz')",
+        "SELECT sum(i) FROM read_json('{url}.json')",
+        "SELECT sum(i) FROM read_json('{url}.json.zst')",
+    ],
+)
+def test_reads_that_are_not_split_cost_what_they_cost_without(
+    statement: str, fakes: dict[str, Fake], con: duckdb.DuckDBPyConnection
+) -> None:
+    store = fakes["s3"]
+    store.reset()
+    url, ending = store.url("wrap/same"), statement.split("{url}")[1].split("'")[0]
+    options = {".csv.gz": "(COMPRESSION gzip)", ".json.zst": "(FORMAT json, COMPRESSION zstd)"}
+    rows = "SELECT i, hash(i) AS h FROM range(200000) t(i)"
+    con.execute(f"COPY ({rows}) TO '{url}{ending}' {options.get(ending, '')}")
+    asked = []
+    for wrap in (False, True):
+        other = connect(load=False)
+        load_pypi(other, "httpfs")
+        if wrap:
+            load_penstock(other)
+            other.execute("CALL penstock_wrap('httpfs')")
+        other.execute(f"CREATE SECRET s ({store.secret}); SET threads = 1")
+        store.reset()
+        other.execute(statement.format(url=url))
+        asked.append([(it["method"], it.get("range")) for it in store.requests()])
+    assert asked[0], "nothing was asked"
+    assert asked[0] == asked[1]

@@ -164,19 +164,27 @@ bool ps_move(ps_query *query, ps_str from, const ps_pair *from_options, size_t f
 /* ---- wrap mode: reads of other file systems, split and run at once ----
  * The engine decides how many sub-reads a read becomes, and calls `read` for each: once on the calling thread, for the
  * others on threads of its own. `handle` says which open file to use: 0 is the reader's own, others are opened by the
- * shim when first asked for; `own_is_shared` tells that its own may be read by several threads at once, `files_used`
- * how many open files reads have used, its own among them; 0 before a read of it has succeeded. All calls have ended when ps_parallel_read returns. A call that fails keeps its reason and returns false; then so does the read. */
+ * shim when first asked for. All calls have ended when ps_parallel_read returns. A call that fails keeps its reason and
+ * returns false; then so does the read. */
 typedef struct ps_parallel ps_parallel; /* what is learned of one wrapped file system */
 typedef struct { ps_str extension; ps_str file_system; } ps_wrap_system;
 size_t ps_wrap_system_count(void); /* the file systems that can be wrapped by their extension's name */
 void ps_wrap_system_get(size_t index, ps_wrap_system *out);
 bool ps_parallel_new(ps_str file_system, ps_parallel **out, ps_error **error);
 void ps_parallel_free(ps_parallel *parallel);
-void ps_parallel_opened(const ps_parallel *parallel, uint64_t took_us); /* opening a file took so long */
+/* Opening a file took so long; whether the store was asked. */
+bool ps_parallel_opened(const ps_parallel *parallel, uint64_t took_us);
+/* The reader's own open file, and what was read of the object. */
+typedef struct {
+  bool is_shared;      /* it may be read by several threads at once */
+  bool is_connected;   /* opening it asked the store */
+  uint64_t files_used; /* open files that reads have used, its own among them; 0 before a read has succeeded */
+  uint64_t bytes_read; /* so far */
+} ps_own_file;
 bool ps_parallel_may_split(const ps_parallel *parallel, const ps_query *query, uint64_t len);
 typedef bool (*ps_sub_read_fn)(void *context, uint64_t handle, uint64_t offset, uint64_t len);
-bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64_t offset, uint64_t len, bool own_is_shared,
-                      uint64_t files_used, ps_sub_read_fn read, void *context, ps_error **error);
+bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64_t offset, uint64_t len, ps_own_file own,
+                      ps_sub_read_fn read, void *context, ps_error **error);
 
 /* ---- databases on devices: files of volumes, at nvme://PATH?db=NAME[&io=IO][&queues=QUEUES][&depth=N][&wait=WAIT] ----
  * The volume of a device is opened with the first file or spilling directory on it and closed with the last; all of a

@@ -27,6 +27,20 @@ pub struct PsWrapSystem {
     pub file_system: PsStr,
 }
 
+/// The reader's own open file, and what was read of the object.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PsOwnFile {
+    /// It may be read by several threads at once.
+    pub is_shared: bool,
+    /// Opening it asked the store.
+    pub is_connected: bool,
+    /// Open files that reads have used, its own among them; 0 before a read has succeeded.
+    pub files_used: u64,
+    /// Bytes that reads have brought so far.
+    pub bytes_read: u64,
+}
+
 struct Reads {
     read: PsSubReadFn,
     context: *mut c_void,
@@ -103,10 +117,11 @@ pub unsafe extern "C" fn ps_parallel_free(parallel: *mut PsParallel) {
 /// # Safety
 /// `parallel` came from this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ps_parallel_opened(parallel: *const PsParallel, took_us: u64) {
+pub unsafe extern "C" fn ps_parallel_opened(parallel: *const PsParallel, took_us: u64) -> bool {
     // SAFETY: the caller vouches for it.
-    if let Ok(parallel) = unsafe { handle(parallel, "parallel reads") } {
-        quiet((), || parallel.0.observe_open(Duration::from_micros(took_us)));
+    match unsafe { handle(parallel, "parallel reads") } {
+        Ok(parallel) => quiet(true, || parallel.0.observe_open(Duration::from_micros(took_us))),
+        Err(_) => true,
     }
 }
 
@@ -139,8 +154,7 @@ pub unsafe extern "C" fn ps_parallel_read(
     query: *const PsQuery,
     offset: u64,
     len: u64,
-    own_is_shared: bool,
-    files_used: u64,
+    own: PsOwnFile,
     read: Option<PsSubReadFn>,
     context: *mut c_void,
     error: *mut *mut PsError,
@@ -157,7 +171,12 @@ pub unsafe extern "C" fn ps_parallel_read(
                 read.ok_or_else(|| Error::new(Kind::Internal, "the sub-read function is null"))?;
             let reads = Reads { read, context };
             let carry_out = Arc::new(move |sub: SubRead| reads.carry_out(sub));
-            let own = OwnFile { is_shared: own_is_shared, files_used };
+            let own = OwnFile {
+                is_shared: own.is_shared,
+                files_used: own.files_used,
+                is_connected: own.is_connected,
+                bytes_read: own.bytes_read,
+            };
             if parallel.read(query, range, own, carry_out) {
                 Ok(())
             } else {

@@ -339,6 +339,9 @@ unsafe extern "C" fn fail_second(context: *mut c_void, _: u64, _: u64, len: u64)
     len > 0 && *count != 2
 }
 
+const OWN_FILE: PsOwnFile =
+    PsOwnFile { is_shared: false, is_connected: true, files_used: 1, bytes_read: 0 };
+
 #[test]
 fn wrapped_reads_survive_nulls_and_tell_failures() {
     let opened = Opened::new();
@@ -350,19 +353,19 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
         assert!(!ps_parallel_new(lend("x"), null_mut(), &mut error));
         assert!(told(error).1.contains("null"));
         assert!(ps_parallel_new(lend("S3FileSystem"), &mut parallel, &mut error));
-        ps_parallel_opened(null(), 7);
+        assert!(ps_parallel_opened(null(), 7));
+        assert!(!ps_parallel_opened(parallel, 7) && ps_parallel_opened(parallel, 7_000));
         assert!(!ps_parallel_may_split(null(), opened.query, 1 << 30));
         assert!(ps_parallel_may_split(parallel, opened.query, 1 << 30));
         let read = Some(fail_second as PsSubReadFn);
-        assert!(!ps_parallel_read(null(), opened.query, 0, 9, false, 1, read, context, &mut error));
+        assert!(!ps_parallel_read(null(), opened.query, 0, 9, OWN_FILE, read, context, &mut error));
         assert_eq!(told(error).0, Kind::Internal as i32);
         assert!(!ps_parallel_read(
             parallel,
             opened.query,
             0,
             9,
-            false,
-            1,
+            OWN_FILE,
             None,
             context,
             &mut error
@@ -374,8 +377,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             opened.query,
             past,
             9,
-            false,
-            1,
+            OWN_FILE,
             read,
             context,
             &mut error
@@ -386,8 +388,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             opened.query,
             0,
             9,
-            false,
-            1,
+            OWN_FILE,
             read,
             context,
             &mut error
@@ -397,8 +398,7 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
             opened.query,
             0,
             9,
-            false,
-            1,
+            OWN_FILE,
             read,
             context,
             &mut error

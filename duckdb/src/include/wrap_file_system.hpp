@@ -21,7 +21,7 @@ using ParallelHandle = std::unique_ptr<ps_parallel, Freed<ps_parallel, ps_parall
 class WrapHandle : public FileHandle {
 public:
 	WrapHandle(FileSystem &fs, const OpenFileInfo &file, FlagsArg flags, unique_ptr<FileHandle> own,
-	           optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine);
+	           bool is_connected, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine);
 
 	void Close() override;
 	idx_t GetProgress() override {
@@ -59,6 +59,8 @@ private:
 
 	const OpenFileInfo file;
 	const shared_ptr<Engine> engine;
+	//! Opening it asked the store.
+	const bool is_connected;
 	//! Whose settings count and who may interrupt; null if the file is written or has no opener.
 	unique_ptr<Scope> reads;
 	//! The connection that opened the file, if one did: its secrets and settings open further ones.
@@ -66,6 +68,8 @@ private:
 	bool of_client = false;
 	bool can_seek = false;
 	atomic<bool> was_read {false};
+	//! What reads have brought so far.
+	atomic<idx_t> bytes_read {0};
 	//! A further open file; null until it could be opened.
 	struct Other {
 		mutex opening;

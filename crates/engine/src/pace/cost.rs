@@ -19,7 +19,7 @@ pub(crate) struct CostModel {
 
 /// A split has to promise at least this share of the time of one plain request: below it the model
 /// is not exact enough to tell a gain from a loss.
-const GAIN_MIN: f64 = 0.1;
+pub(crate) const GAIN_MIN: f64 = 0.1;
 
 /// How much more than the link carries is asked of connections that share it.
 const LINK_MARGIN: f64 = 1.5;

@@ -11,8 +11,12 @@
 //! the latency is measured, and how much else was on its way: so the limit of the link is known as
 //! well ([`Load`]), and readers share it.
 
-use crate::pace::cost::CostModel;
+use crate::pace::cost::{CostModel, GAIN_MIN};
 use crate::pace::policy::Policy;
+
+mod wrapped;
+
+pub(crate) use wrapped::FileState;
 
 /// Weight of the newest observation.
 const WEIGHT: f64 = 0.3;
@@ -93,6 +97,8 @@ pub(crate) struct Seen {
 pub(crate) struct Learner {
     first_byte_ms: Average,
     bytes_per_ms: Average,
+    /// What opening a file of a wrapped system takes, its connection included.
+    open_ms: Average,
     /// Requests on their way when `bytes_per_ms` was seen.
     calm_requests: f64,
     /// What all connections get together; `None` until that was seen to have a limit.
@@ -121,6 +127,7 @@ impl Learner {
         Learner {
             first_byte_ms: Average::guess(first_byte_ms.max(0.0)),
             bytes_per_ms: Average::guess(bytes_per_ms.max(1.0)),
+            open_ms: Average::guess(0.0),
             calm_requests: 1.0,
             link_bytes_per_ms: None,
             overhead_ms: None,
@@ -169,24 +176,6 @@ impl Learner {
             return 1;
         }
         self.model(policy, reads).best_fanout(len, limit)
-    }
-
-    /// The same for a wrapped system; `is_open` says that a read of [`TRIAL_FANOUT`] parts would
-    /// find its files open.
-    pub fn choose_wrapped(&self, policy: &Policy, len: u64, limit: u64, is_open: bool) -> u64 {
-        let chosen = self.choose(policy, len, limit, 1.0);
-        if chosen > 1 || !is_open || !self.is_to_be_tried(policy) || self.is_to_be_plain() {
-            return chosen;
-        }
-        let free = CostModel { overhead_ms: 0.0, ..self.model(policy, 1.0) };
-        free.best_fanout(len, limit.min(TRIAL_FANOUT))
-    }
-
-    /// Whether too few split reads have told yet what an extra request costs. With what it is
-    /// thought to cost instead, no other might ever be split: many threads begin with split reads
-    /// that are all cold.
-    fn is_to_be_tried(&self, policy: &Policy) -> bool {
-        policy.auto && policy.adaptive && self.knows_bandwidth() && self.judged < TRIALS
     }
 
     /// Whether the next read measures the bandwidth, whatever the model says.
@@ -240,14 +229,6 @@ impl Learner {
                 self.plain_was_seen = true;
                 self.split_since_plain = 0;
             }
-        }
-    }
-
-    /// Opening a file took so long: with a request in it, it tells how far the store is.
-    pub fn observe_open(&mut self, took_ms: f64) {
-        if took_ms >= FROM_MEMORY_MS && self.first_byte_ms.is_guess {
-            // The connection was opened as well, so this is a guess still.
-            self.first_byte_ms = Average::guess(took_ms);
         }
     }
 

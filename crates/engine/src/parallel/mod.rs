@@ -10,7 +10,7 @@ pub(crate) use pool::Pool;
 pub use systems::{WRAP_SYSTEMS, WrapSystem};
 
 use crate::Query;
-use crate::pace::learn::{Learner, Seen, TRIAL_FANOUT};
+use crate::pace::learn::{FileState, Learner, Seen};
 use crate::pace::millis;
 use crate::pace::policy::{Policy, parts};
 use penstock_base::{ByteRange, Metric};
@@ -47,6 +47,10 @@ pub struct OwnFile {
     /// Open files of the object that reads have used, itself among them; 0 before its first read
     /// has succeeded.
     pub files_used: u64,
+    /// Opening it asked the store, so it has a connection before its first read.
+    pub is_connected: bool,
+    /// What was read of the object so far.
+    pub bytes_read: u64,
 }
 
 /// Which open file the sub-read of a lane reads.
@@ -62,6 +66,11 @@ impl Handles {
     /// How many open files so many lanes read.
     fn count(self, lanes: u64) -> u64 {
         if self.dedicated { lanes } else { 1 + self.of_lane(1).min(lanes - 1) }
+    }
+
+    /// In how many parts a read may be made of open files only.
+    fn open_fanout(self, files_used: u64, limit: u64) -> u64 {
+        (1..=limit).rev().find(|lanes| self.count(*lanes) <= files_used).unwrap_or(1)
     }
 
     fn of_lane(self, lane: u64) -> u64 {
@@ -88,9 +97,9 @@ impl ParallelReads {
         Policy::of(query.settings()).fanout_limit(len) > 1
     }
 
-    /// Opening a file took so long; with a request in it, it tells how far the store is.
-    pub fn observe_open(&self, took: Duration) {
-        self.learner().observe_open(millis(took));
+    /// Opening a file took so long; whether the store was asked, which tells how far it is.
+    pub fn observe_open(&self, took: Duration) -> bool {
+        self.learner().observe_open(millis(took))
     }
 
     /// Reads `range` in one or several calls of `read`, all of which have ended on return. One
@@ -107,10 +116,14 @@ impl ParallelReads {
             dedicated: settings.parallel_read_dedicated_handles || !self.shares_handle,
             own_is_shared: own.is_shared,
         };
-        let is_open = handles.count(TRIAL_FANOUT) <= own.files_used;
+        let file = FileState {
+            open_fanout: handles.open_fanout(own.files_used, limit),
+            is_connected: own.is_connected || own.files_used > 0,
+            bytes_read: own.bytes_read,
+        };
         let wanted = match limit {
             1 => 1,
-            _ => self.learner().choose_wrapped(&policy, range.len(), limit, is_open),
+            _ => self.learner().choose_wrapped(&policy, range.len(), limit, &file),
         };
         let pool = &query.engine().pool;
         let helpers = pool.reserve(wanted - 1, settings.parallel_read_io_threads);

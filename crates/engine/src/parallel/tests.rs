@@ -16,7 +16,7 @@ fn query(settings: &[(&str, &str)]) -> Query {
 
 const FIXED: (&str, &str) = ("parallel_read_auto_fanout_enabled", "false");
 const LEN: u64 = 64 << 20;
-const OWN: OwnFile = OwnFile { is_shared: false, files_used: 1 };
+const OWN: OwnFile = OwnFile { is_shared: false, files_used: 1, is_connected: true, bytes_read: 0 };
 
 fn range() -> ByteRange {
     ByteRange { start: 7, end: 7 + LEN }
@@ -125,6 +125,25 @@ fn a_split_is_tried_where_the_files_for_it_are_open() {
         });
         assert!(reads.read(&query, range(), OwnFile { files_used, ..OWN }, record));
         assert_eq!(*seen.lock().unwrap(), parts, "{system}");
+    }
+}
+
+#[test]
+fn a_first_read_is_split_only_where_a_plain_one_would_connect_as_well() {
+    for (is_connected, parts) in [(true, 1), (false, 3)] {
+        let query = query(&[]);
+        let reads = ParallelReads::new("S3FileSystem");
+        assert!(reads.observe_open(Duration::from_millis(300)));
+        let seen = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&seen);
+        let record = Arc::new(move |_: SubRead| {
+            *count.lock().unwrap() += 1;
+            true
+        });
+        let range = ByteRange { start: 0, end: 46_000_000 };
+        let own = OwnFile { files_used: 0, is_connected, ..OWN };
+        assert!(reads.read(&query, range, own, record));
+        assert_eq!(*seen.lock().unwrap(), parts);
     }
 }
 

@@ -25,6 +25,12 @@ fn plain(len: u64, took_ms: f64) -> Seen {
     Seen { len, fanout: 1, took_ms, load: None, is_cold: false }
 }
 
+/// A file whose further open files were read before.
+const OPEN: FileState =
+    FileState { open_fanout: u64::MAX, is_connected: true, bytes_read: 1 << 40 };
+/// One of which only the reader's own is open, and was not read yet.
+const OPENED: FileState = FileState { open_fanout: 1, is_connected: true, bytes_read: 0 };
+
 fn policy() -> Policy {
     Policy::of(&Settings::default())
 }
@@ -35,7 +41,7 @@ fn run(learner: &mut Learner, link: &Link, len: u64, reads: u32) -> (f64, f64) {
     let limit = policy.fanout_limit(len);
     let mut total = 0.0;
     for _ in 0..reads {
-        let fanout = learner.choose_wrapped(&policy, len, limit, true);
+        let fanout = learner.choose_wrapped(&policy, len, limit, &OPEN);
         let took = link.read_ms(len, fanout);
         learner.observe(&policy, &Seen { len, fanout, took_ms: took, load: None, is_cold: false });
         total += took;
@@ -100,7 +106,7 @@ fn run_threads(link: &Link, len: u64, opened_ms: f64, reads: u32) -> (u32, f64, 
         let took_ms = link.read_ms(len, fanout);
         learner.observe(&policy, &Seen { len, fanout, took_ms, load: None, is_cold });
         let limit = policy.fanout_limit(len);
-        (learner.choose_wrapped(&policy, len, limit, true), took_ms)
+        (learner.choose_wrapped(&policy, len, limit, &OPEN), took_ms)
     };
     // Both begin at once, so that both open the other files.
     read(2, true);
@@ -149,15 +155,15 @@ fn nothing_is_tried_that_would_open_files_nor_where_nothing_is_learned() {
     learner.observe_open(100.0);
     let learned = policy();
     learner.observe(&learned, &plain(32 << 20, 175.0));
-    let choose = |policy: &Policy, is_open| learner.choose_wrapped(policy, 32 << 20, 4, is_open);
-    assert_eq!((choose(&learned, false), choose(&learned, true)), (1, TRIAL_FANOUT));
+    let choose = |file: &FileState| learner.choose_wrapped(&learned, 32 << 20, 4, file);
+    assert_eq!((choose(&OPENED), choose(&OPEN)), (1, TRIAL_FANOUT));
     for other in [
         Policy { adaptive: false, overhead_ms: 500.0, ..learned },
         Policy { auto: false, fanout_max: 1, ..learned },
     ] {
         let limit = other.fanout_limit(32 << 20);
         let expected = learner.choose(&other, 32 << 20, limit, 1.0);
-        assert_eq!(learner.choose_wrapped(&other, 32 << 20, limit, true), expected);
+        assert_eq!(learner.choose_wrapped(&other, 32 << 20, limit, &OPEN), expected);
         assert_eq!(expected, 1);
     }
 }
@@ -320,10 +326,12 @@ fn the_first_split_of_a_file_says_nothing_unless_there_are_only_such() {
         learner.observe_open(100.0);
         let mut split = 0;
         for _ in 0..40 {
-            let mut is_open = false;
+            let (mut is_open, mut bytes_read) = (false, 0);
             for _ in 0..reads_of_a_file {
                 let limit = policy.fanout_limit(len);
-                let fanout = learner.choose_wrapped(&policy, len, limit, is_open);
+                let file = FileState { bytes_read, ..if is_open { OPEN } else { OPENED } };
+                let fanout = learner.choose_wrapped(&policy, len, limit, &file);
+                bytes_read += len;
                 let is_cold = fanout > 1 && !is_open;
                 is_open |= fanout > 1;
                 split += u32::from(fanout > 1);
@@ -334,4 +342,79 @@ fn the_first_split_of_a_file_says_nothing_unless_there_are_only_such() {
         let part = f64::from(split) / f64::from(40 * reads_of_a_file);
         assert!((part > 0.8) == is_split && (part < 0.3) != is_split, "{part} of the reads split");
     }
+}
+
+/// Reads of one file by a reader that is new: how many parts each had, the time of all, and of
+/// plain ones.
+fn run_file(link: &Link, connect_ms: f64, file: FileState, lens: &[u64]) -> (Vec<u64>, f64, f64) {
+    let (mut learner, policy, mut file) = (Learner::default(), policy(), file);
+    if file.is_connected {
+        learner.observe_open(connect_ms + link.first_byte_ms);
+    }
+    let (mut parts, mut total, mut plain) = (Vec::new(), 0.0, 0.0);
+    for len in lens {
+        let own_ms = if file.is_connected { 0.0 } else { connect_ms };
+        let fanout = learner.choose_wrapped(&policy, *len, policy.fanout_limit(*len), &file);
+        let is_cold = fanout > file.open_fanout;
+        let waits_ms = if is_cold { connect_ms } else { own_ms };
+        let took_ms = link.read_ms(*len, fanout) + waits_ms;
+        learner.observe(&policy, &Seen { len: *len, fanout, took_ms, load: None, is_cold });
+        file = FileState {
+            open_fanout: file.open_fanout.max(fanout),
+            is_connected: true,
+            bytes_read: file.bytes_read + len,
+        };
+        (total, plain) = (total + took_ms, plain + link.read_ms(*len, 1) + own_ms);
+        parts.push(fanout);
+    }
+    (parts, total, plain)
+}
+
+/// A store to which a connection takes longer than what it brings.
+fn quick(first_byte_ms: f64) -> Link {
+    Link {
+        first_byte_ms,
+        connection_bytes_per_ms: 400_000.0,
+        link_bytes_per_ms: 2e6,
+        overhead_ms: 1.0,
+    }
+}
+
+#[test]
+fn a_file_that_is_read_once_waits_for_no_further_connections() {
+    for round_trip_ms in [10.0, 30.0, 100.0, 200.0] {
+        // TCP, and TLS of today and of yesterday.
+        for connect_trips in [1.0, 2.0, 3.0] {
+            for lens in [&[46_000_000][..], &[32_000_000, 14_000_000], &[33 << 20, 1 << 20]] {
+                let connect_ms = connect_trips * round_trip_ms;
+                let (parts, total, plain) =
+                    run_file(&quick(round_trip_ms), connect_ms, OPENED, lens);
+                assert!(total <= plain, "{parts:?}: {total} of {plain}, {round_trip_ms} ms");
+            }
+        }
+    }
+}
+
+#[test]
+fn connections_are_opened_for_a_file_that_is_read_on() {
+    let (parts, total, plain) = run_file(&quick(100.0), 100.0, OPENED, &[64 << 20; 30]);
+    assert_eq!(parts[0], 1, "what one connection brings is not known");
+    assert!(parts[4..].iter().all(|fanout| *fanout > 1), "{parts:?}");
+    assert!(total < plain * 0.85, "{total} of {plain}");
+}
+
+#[test]
+fn a_large_read_of_a_slow_connection_opens_others_at_once() {
+    let link = Link { connection_bytes_per_ms: 50_000.0, ..quick(100.0) };
+    let (parts, total, plain) = run_file(&link, 100.0, OPENED, &[256 << 20]);
+    assert_eq!(parts, [4]);
+    assert!(total < plain * 0.4, "{total} of {plain}");
+}
+
+#[test]
+fn a_file_without_a_connection_is_split_at_its_first_read() {
+    let link = Link { connection_bytes_per_ms: 90_000.0, ..quick(100.0) };
+    let unconnected = FileState { is_connected: false, ..OPENED };
+    let (parts, total, plain) = run_file(&link, 200.0, unconnected, &[46_000_000]);
+    assert!(parts[0] > 1 && total < plain, "{parts:?}: {total} of {plain}");
 }
