@@ -81,9 +81,10 @@ pub(crate) fn still_let_in(extensions: &Extensions, meta: &ObjectMeta) -> S3Resu
     caller.of_object.iter().try_for_each(|standing| standing.check(meta))
 }
 
-/// Whether it depends on the version that answers a request who is let in.
-pub(crate) fn is_bound(extensions: &Extensions) -> bool {
-    extensions.get::<Caller>().is_some_and(|caller| !caller.of_object.is_empty())
+/// The tags of an object by which a request was let in, as [`Standing::judged_tags`] tells them.
+pub(crate) fn judged_tags(extensions: &Extensions) -> Option<Option<&[(String, String)]>> {
+    let caller = extensions.get::<Caller>()?;
+    caller.of_object.iter().find_map(Standing::judged_tags)
 }
 
 /// The owner of the bucket that a request is for, as listings tell them: whoever wrote an object is

@@ -22,7 +22,7 @@ pub(crate) use objects::{
     Completion, INITIATOR, completed_object, initiator_note, may_open, new_object, of_upload,
 };
 pub(crate) use standing::Standing;
-use standing::{By, ByList};
+use standing::{By, ByList, ByTags};
 pub(crate) use tags::permit_tags;
 
 use crate::acl::{Acl, Permission, Requester, Users};
@@ -89,6 +89,9 @@ impl Users for Sharing {
         }
     }
 }
+
+/// Tags of an object, if there is one.
+type Tags = Option<Vec<(String, String)>>;
 
 /// What let a request in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,9 +248,10 @@ impl Sharing {
             policy.asks_for_tags(&Request { who, action: &name, key, facts: &facts });
         let mut standing = None;
         if let (true, Some(key)) = (asks_for_tags, ask.key) {
-            standing = self.by_tags(ask, key).await?;
-            for (name, value) in self.tags(ask, key).await? {
-                facts.put(&format!("s3:ExistingObjectTag/{name}"), &value);
+            let tags;
+            (tags, standing) = self.by_tags(ask, key).await?;
+            for (name, value) in tags.iter().flatten() {
+                facts.put(&format!("s3:ExistingObjectTag/{name}"), value);
             }
         }
         let request = Request { who, action: &name, key, facts: &facts };
@@ -264,30 +268,34 @@ impl Sharing {
         }
     }
 
-    /// The version of an object whose tags are asked for behind this, where it answers the request.
-    async fn by_tags(&self, ask: &Ask<'_>, key: &str) -> S3Result<Option<Standing>> {
-        if !standing::is_answered_by_object(ask) {
-            return Ok(None);
+    /// The tags of an object, and where it or they answer the request what they are held against.
+    async fn by_tags(&self, ask: &Ask<'_>, key: &str) -> S3Result<(Tags, Option<Standing>)> {
+        let (mut judged, mut version) = (None, None);
+        let is_by_object = standing::is_answered_by_object(ask);
+        if is_by_object {
+            // Before its tags: if these are of a later version, that is not the one here.
+            match self.object(ask, key, true).await {
+                Ok(meta) => (judged, version) = (meta.etag, meta.version),
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
-        let judged = match self.object(ask, key, true).await {
-            Ok(meta) => meta.etag,
-            Err(error) if is_missing(&error) => None,
-            Err(error) => return Err(error),
-        };
-        Ok(Some(Standing { by: By::Tags, judged }))
+        let tags = self.tags(ask, key).await?;
+        let standing = (is_by_object || standing::is_answered_by_tags(ask)).then(|| {
+            let tags = tags.clone();
+            Standing { by: By::Tags(ByTags { tags, version }), judged }
+        });
+        Ok((tags, standing))
     }
 
-    /// The tags of an object.
-    async fn tags(&self, ask: &Ask<'_>, key: &str) -> S3Result<Vec<(String, String)>> {
+    /// The tags of an object; `None` where it is not there, or the back end has none.
+    async fn tags(&self, ask: &Ask<'_>, key: &str) -> S3Result<Tags> {
         let bucket = self.buckets.get(ask.bucket).await?;
         let name = versions::name(&bucket, key, ask.version)?;
         match bucket.store.tags(&bucket.key(&name)).await {
-            // What is not there has none, nor has anything where there are none.
-            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Unsupported) => {
-                Ok(Vec::new())
-            }
+            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Unsupported) => Ok(None),
             // Taken for none they would pass whatever is denied for them.
-            tags => tags.map_err(|error| to_s3(Subject::Object, error)),
+            tags => tags.map(Some).map_err(|error| to_s3(Subject::Object, error)),
         }
     }
 

@@ -186,7 +186,6 @@ async fn tags_of_one_version_let_nobody_see_another() {
             ("HEAD", "/mine/k", &[]),
             ("GET", "/mine/k", &[("range", "bytes=0-2")]),
             ("GET", "/mine/k?acl", &[]),
-            ("GET", "/mine/k?tagging", &[]),
             ("PUT", "/theirs/k", &[("x-amz-copy-source", "mine/k")]),
         ] {
             if path.ends_with("?acl") && policy == OPEN {
@@ -209,6 +208,65 @@ async fn tags_of_one_version_let_nobody_see_another() {
             assert!(!server.send_as(OTHER, copy).await.text().contains("secret"));
         }
     }
+}
+
+/// Tags that are asked for are those that were judged, whatever takes their place meanwhile: on S3
+/// the same bytes have the same ETag.
+#[tokio::test]
+async fn tags_that_are_told_are_those_that_were_judged() {
+    for (lane, operation) in [(Lane::Azure, "GetBlobTags"), (Lane::S3, "GetObjectTagging")] {
+        let server = Server::on_with(lane, owners).await;
+        let made = Request { method: "PUT", path: "/mine", ..Default::default() };
+        assert_eq!(server.send(made).await.status, 200);
+        let path = "/mine?policy";
+        let set = Request { method: "PUT", path, body: OPEN.as_bytes(), ..Default::default() };
+        assert_eq!(server.send(set).await.status, 204);
+        let write = async |tags: &str| {
+            let (path, headers) = ("/mine/k", [("x-amz-tagging", tags)]);
+            let request = Request { method: "PUT", path, headers: &headers, ..Default::default() };
+            assert_eq!(server.send(request).await.status, 200);
+        };
+        let ask =
+            || server.send_as(OTHER, Request { path: "/mine/k?tagging", ..Default::default() });
+        let closed =
+            b"<Tagging><TagSet><Tag><Key>a</Key><Value>secret</Value></Tag></TagSet></Tagging>";
+        for is_written_anew in [false, true] {
+            write("open=yes").await;
+            let before = server.backend_requests();
+            assert!(ask().await.text().contains("open"), "{lane:?}");
+            assert_eq!(server.backend_requests() - before, 2, "notes and tags");
+            server.hold(operation);
+            let (answer, ()) = tokio::join!(ask(), async {
+                let _held = server.held().await;
+                if is_written_anew {
+                    return write("a=secret").await;
+                }
+                let (method, path) = ("PUT", "/mine/k?tagging");
+                let set = Request { method, path, body: closed, ..Default::default() };
+                assert!(server.send(set).await.status < 300);
+            });
+            let text = answer.text();
+            assert!(text.contains("open") && !text.contains("secret"), "{lane:?}: {text}");
+            assert_eq!(ask().await.status, 403, "{lane:?}");
+        }
+    }
+}
+
+/// What is not there has no tags to be judged or told.
+#[tokio::test]
+async fn whoever_is_let_in_by_no_tags_is_told_that_nothing_is_there() {
+    let server = server().await;
+    let path = "/mine?policy";
+    let set = Request { method: "PUT", path, body: UNLESS_SECRET.as_bytes(), ..Default::default() };
+    assert_eq!(server.send(set).await.status, 204);
+    let ask = || server.send_as(OTHER, Request { path: "/mine/k?tagging", ..Default::default() });
+    assert_eq!(ask().await.code(), "NoSuchKey");
+    server.hold("GetBlobTags");
+    let (answer, ()) = tokio::join!(ask(), async {
+        let _held = server.held().await;
+        put(&server, "/mine/k", b"1", "private").await;
+    });
+    assert_eq!((answer.status, answer.code().as_str()), (409, "OperationAborted"));
 }
 
 /// Nor is a copy made of it.

@@ -14,6 +14,7 @@ use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
 on_lane!(local, Local: no_copy_is_put_there, a_copy_costs_one_look_at_the_bucket_more);
 on_lane!(azure, Azure: no_copy_is_put_there, nor_is_a_copied_part,
     a_copy_costs_one_look_at_the_bucket_more);
+on_lane!(s3, S3: nor_is_a_copied_part);
 
 const OTHER: &str = "OTHER";
 

@@ -21,7 +21,17 @@ pub(super) enum By {
     /// Its list, which the head of each version tells.
     List(ByList),
     /// Its tags, which a policy asks for and no head tells: no other version will do.
-    Tags,
+    Tags(ByTags),
+}
+
+/// The tags that were judged. They may be set anew without another version, or the same bytes be
+/// written with others, so a request for the tags is answered with these.
+#[derive(Clone, Debug)]
+pub(super) struct ByTags {
+    /// `None` where there was no object.
+    pub tags: Option<Vec<(String, String)>>,
+    /// The id of their version, where the container keeps versions.
+    pub version: Option<String>,
 }
 
 /// Whoever was let in by the list of an object, and what the bucket says besides.
@@ -37,20 +47,32 @@ pub(super) struct ByList {
     pub ignores_public: bool,
 }
 
+/// Whether a request is answered with the tags by which it is judged.
+pub(super) fn is_answered_by_tags(ask: &Ask<'_>) -> bool {
+    ask.operation == "GetObjectTagging" && !ask.is_source
+}
+
 /// Whether a request is answered with the object that it names, or with what its head tells: then
 /// the version can be held against the one that was judged.
 pub(super) fn is_answered_by_object(ask: &Ask<'_>) -> bool {
-    const OPERATIONS: [&str; 8] = [
+    const OPERATIONS: [&str; 7] = [
         "GetObject",
         "HeadObject",
         "GetObjectAttributes",
         "GetObjectAcl",
         "PutObjectAcl",
-        "GetObjectTagging",
         "GetObjectRetention",
         "GetObjectLegalHold",
     ];
     ask.is_source || OPERATIONS.contains(&ask.operation)
+}
+
+impl ByTags {
+    /// Whether they are this version's, as far as both are known: the same bytes may have the same
+    /// ETag, and other tags.
+    fn is_of(&self, version: Option<&String>) -> bool {
+        self.version.as_ref().zip(version).is_none_or(|(mine, answering)| mine == answering)
+    }
 }
 
 impl ByList {
@@ -76,8 +98,17 @@ impl Standing {
         match &self.by {
             By::List(list) if list.permits(meta) => Ok(()),
             By::List(_) => Err(denied()),
-            By::Tags if meta.etag == self.judged => Ok(()),
-            By::Tags => Err(came_between()),
+            By::Tags(by) if meta.etag == self.judged && by.is_of(meta.version.as_ref()) => Ok(()),
+            By::Tags(_) => Err(came_between()),
+        }
+    }
+
+    /// The tags of an object by which the request was let in, if it was by such: `Some(None)` by
+    /// there being no object.
+    pub fn judged_tags(&self) -> Option<Option<&[(String, String)]>> {
+        match &self.by {
+            By::List(_) => None,
+            By::Tags(by) => Some(by.tags.as_deref()),
         }
     }
 }
@@ -119,13 +150,19 @@ mod tests {
 
     #[test]
     fn tags_are_known_of_the_version_that_was_judged_and_of_no_other() {
-        let judged = |etag: Option<&str>| Standing {
-            by: By::Tags,
-            judged: etag.map(|etag| ETag(etag.to_string())),
+        let judged = |etag: Option<&str>, version: Option<&str>| {
+            let by = ByTags { tags: None, version: version.map(str::to_string) };
+            Standing { by: By::Tags(by), judged: etag.map(|etag| ETag(etag.to_string())) }
         };
-        assert!(judged(Some("v1")).check(&meta("v1", None)).is_ok());
-        for before in [None, Some("v0")] {
-            let error = judged(before).check(&meta("v1", None)).unwrap_err();
+        assert!(judged(Some("v1"), None).check(&meta("v1", None)).is_ok());
+        let kept = ObjectMeta { version: Some("second".to_string()), ..meta("v1", None) };
+        assert!(judged(Some("v1"), Some("second")).check(&kept).is_ok());
+        for (before, found) in [
+            (judged(None, None), meta("v1", None)),
+            (judged(Some("v0"), None), meta("v1", None)),
+            (judged(Some("v1"), Some("first")), kept),
+        ] {
+            let error = before.check(&found).unwrap_err();
             assert_eq!(error.code().as_str(), "OperationAborted");
         }
     }

@@ -85,7 +85,7 @@ fn by_this_store(errno: Errno) -> Option<(Kind, &'static str, Option<&'static st
             "the object lies on another file system than its bucket, which keeps versions",
             Some(
                 "Let the whole bucket lie on one file system, or serve what is mounted there as a \
-                 bucket of its own",
+                 bucket of its own; remove the object by its version id",
             ),
         ),
         DAMAGED => (
