@@ -76,6 +76,27 @@ async fn an_end_that_is_given_up_before_its_request_leaves_what_was_there() {
     }
 }
 
+/// Ctrl-C between the store's answer and its being heard of.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_came_before_its_writer_was_stopped_is_taken_back() {
+    for len in [KIB, 9 * MIB] {
+        let bench = Bench::new(Scripted::new());
+        let query = bench.query();
+        let mut writer = create(&bench, &query, "a");
+        writer.write(&pattern(len)).await.unwrap();
+        let mut finishing = Box::pin(writer.finish());
+        let waker = Context::from_waker(Waker::noop());
+        assert!(finishing.as_mut().poll(&mut { waker }).is_pending());
+        settle().await;
+        assert!(bench.store.content("a").await.is_some(), "{len} bytes are there");
+        query.cancel();
+        assert_eq!(finishing.await.unwrap_err().kind(), Kind::Cancelled);
+        settle().await;
+        assert_clean(&bench).await;
+        assert!(bench.store.content("a").await.is_none(), "of {len} bytes nothing stays");
+    }
+}
+
 /// The parts of a large object take the store minutes to join.
 #[tokio::test(start_paused = true)]
 async fn a_completion_takes_the_time_that_the_store_needs() {

@@ -81,8 +81,28 @@ impl Upload {
             }
             ending
         });
+        let result = match result {
+            // Given up just as it ended: whoever did so is told that nothing is there.
+            Ok(made) if self.check_wanted().is_err() => {
+                self.take_back(made.etag).await;
+                Err(cancelled())
+            }
+            result => result,
+        };
         drop(self.commit().take());
         result
+    }
+
+    /// Removes what was made where nobody heard of it: who waited for the end was stopped just
+    /// then. Behind [`Upload::give_up_or_cancel`], after which an end that is not yet told as made
+    /// takes itself back.
+    pub(super) fn take_back_unheard(&self) {
+        let Outcome::Made(made) = self.outcome.borrow().clone() else { return };
+        let Some(upload) = self.itself.upgrade() else { return };
+        self.query.engine.cleanups.spawn(&self.query, async move {
+            let _commit = upload.query.engine.commits.enter(upload.at.name()).await;
+            upload.take_back(made).await;
+        });
     }
 
     /// Waits for its turn to place an object under this name.

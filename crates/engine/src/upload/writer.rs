@@ -102,8 +102,9 @@ impl Writer {
         let result = query.run(async { finished.await.map_err(|_| gone())? }).await;
         self.state = State::Closed;
         if result.is_err() {
-            // Cancelled, it may still be on its way to its end.
+            // Cancelled, it may still be on its way to its end, or have come there meanwhile.
             self.upload.give_up_or_cancel();
+            self.upload.take_back_unheard();
         }
         result
     }

@@ -84,8 +84,8 @@ fn by_this_store(errno: Errno) -> Option<(Kind, &'static str, Option<&'static st
             Kind::Unsupported,
             "the object lies on another file system than its bucket, which keeps versions",
             Some(
-                "Let the whole bucket lie on one file system, or serve what is mounted there as a \
-                 bucket of its own; remove the object by its version id",
+                "To remove the object, delete it by its version id. Otherwise let the whole bucket \
+                 lie on one file system, or serve what is mounted there as a bucket of its own",
             ),
         ),
         DAMAGED => (
