@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from lanes import Job, Lanes, Result, end_by_interrupt
+from lanes import Job, Lanes, Result, end_by_interrupt, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "crates/gateway/pytests"
@@ -40,17 +40,10 @@ def job(name: str, files: list[Path]) -> Job:
     return Job(name, tuple(command), LONG.get(name, 60), environment=path)
 
 
-def summary(results: list[Result], seconds: float) -> str:
-    """How many there were, and how to run again what failed."""
-    failed = [it for it in results if it.trouble]
-    lines = [
-        f"gateway: {len(results) - len(failed)} passed, {len(failed)} failed in {seconds:.0f} s"
-    ]
-    for it in failed:
-        path = it.job.environment["PYTHONPATH"]
-        again = f"PYTHONPATH={path} {' '.join(it.job.command)}"
-        lines.append(f"failed: {it.job.name}; again: {again}")
-    return "\n".join(lines)
+def again(result: Result) -> list[str]:
+    """How to run it again."""
+    path = result.job.environment["PYTHONPATH"]
+    return [f"PYTHONPATH={path} {' '.join(result.job.command)}"]
 
 
 def main() -> int:
@@ -68,7 +61,7 @@ def main() -> int:
     except KeyboardInterrupt:
         end_by_interrupt()
         raise
-    tell(summary(results, time.monotonic() - begin))
+    tell(summary("gateway", results, time.monotonic() - begin, again))
     return 1 if any(it.trouble for it in results) else 0
 
 

@@ -67,6 +67,20 @@ def block(result: Result) -> str:
     return f"{head}\n{output}" if output else head
 
 
+def summary(
+    what: str, results: list[Result], seconds: float, again: Callable[[Result], list[str]]
+) -> str:
+    """How many there were, and how to run again what failed."""
+    failed = [it for it in results if it.trouble]
+    lines = [
+        f"{what}: {len(results) - len(failed)} passed, {len(failed)} failed in {seconds:.0f} s"
+    ]
+    for result in failed:
+        command, *more = again(result)
+        lines += [f"failed: {result.job.name}; again: {command}", *more]
+    return "\n".join(lines)
+
+
 def members(group: int) -> dict[int, str]:
     """The processes of a group that run, and their commands."""
     found = {}

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
+import lanes
 from lanes import Job, Lanes, Result, end_by_interrupt
 
 HERE = Path(__file__).resolve().parent
@@ -87,13 +88,13 @@ def scratch_of(scratch: Path, name: str) -> Path:
 
 def summary(results: list[Result], seconds: float, scratch: Path) -> str:
     """How many there were, and how to run again what failed."""
-    failed = [it for it in results if it.trouble]
-    lines = [f"sql: {len(results) - len(failed)} passed, {len(failed)} failed in {seconds:.0f} s"]
-    for result in failed:
+
+    def told(result: Result) -> list[str]:
         left = scratch_of(scratch, result.job.name)
-        lines.append(f"failed: {result.job.name}; again: {' '.join(again(result.job))}")
-        lines += [f"  its files: {left}"] if left.exists() else []
-    return "\n".join(lines)
+        files = [f"  its files: {left}"] if left.exists() else []
+        return [" ".join(again(result.job)), *files]
+
+    return lanes.summary("sql", results, seconds, told)
 
 
 def again(job: Job) -> list[str]:
