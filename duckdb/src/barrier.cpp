@@ -7,6 +7,7 @@
 
 #include "options.hpp"
 #include "pass.hpp"
+#include "volume_file_system.hpp"
 
 #include "duckdb/planner/operator/logical_copy_to_file.hpp"
 #include "duckdb/planner/operator/logical_export.hpp"
@@ -81,6 +82,9 @@ void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pla
 	bool names_are_unique = false;
 	if (root->type == LogicalOperatorType::LOGICAL_COPY_TO_FILE) {
 		auto &copy = root->Cast<LogicalCopyToFile>();
+		if (copy.use_tmp_file && IsOnVolume(copy.file_path)) {
+			copy.file_path = ReplacedOnVolume(copy.file_path);
+		}
 		if (!engine->Serves(copy.file_path)) {
 			return;
 		}

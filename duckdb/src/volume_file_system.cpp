@@ -44,6 +44,13 @@ string DatabaseOnVolume(const string &path) {
 	return Rows(rows).Cell(0, idx_t(0));
 }
 
+string ReplacedOnVolume(const string &path) {
+	ps_rows *rows = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_volume_replaced(Borrow(path), &rows, &error), error);
+	return Rows(rows).Cell(0, idx_t(0));
+}
+
 ps_file &VolumeHandle::File() {
 	if (!file) {
 		throw IOException("\"%s\" was closed", path);

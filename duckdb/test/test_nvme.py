@@ -109,3 +109,24 @@ def test_the_queues_of_a_database_are_counted(volume: Path) -> None:
         ).fetchall()
         rising = [bound for (bound,) in bounds if bound is not None]
         assert rising and rising == sorted(set(rising))
+
+
+@pytest.mark.parametrize("name", ["orders.parquet", "a/b", "a\\b", "..", "tmp_x", "100%"])
+def test_copy_replaces_a_file_whole_or_not_at_all(
+    name: str, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(volume.parent)
+    with connect() as con:
+        for number, at in enumerate([volume, volume, Path(volume.name)]):
+            target = url(at, name)
+            con.execute(f"COPY (SELECT {number} AS v FROM range(9)) TO '{target}' (FORMAT parquet)")
+            assert value(con, f"SELECT sum(v) FROM read_parquet('{target}')") == number * 9
+            assert penstock("ls", volume).splitlines()[0].endswith(f"  {name}")
+        # Fails when most of it is written.
+        rows = "SELECT if(i = 2999999, error('no'), i) AS v FROM range(3000000) t(i)"
+        with pytest.raises(duckdb.Error, match="no"):
+            con.execute(f"COPY ({rows}) TO '{target}' (FORMAT parquet)")
+        assert value(con, f"SELECT sum(v) FROM read_parquet('{target}')") == 18
+        con.execute(f"COPY (SELECT 3 AS v) TO '{target}' (FORMAT parquet)")
+        assert value(con, f"SELECT sum(v) FROM read_parquet('{target}')") == 3
+        assert penstock("ls", volume).split()[1::2] == [name]

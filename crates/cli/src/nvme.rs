@@ -1,12 +1,14 @@
 //! `penstock nvme`: volumes and caches on files and block devices. It decides what is printed and
 //! which files make a database; the volume and the engine's cache decide everything else.
 
+mod copying;
 mod export;
 mod target;
 
 use crate::args::{NvmeCommand, NvmeCopy, NvmeFormat};
 use crate::output::shown;
 use crate::print;
+use copying::Copying;
 use penstock_base::{ByteSize, Error, Kind, Result, Settings};
 use penstock_device::address::{ENDINGS, IMPORT_ENDING, check_name, check_path, check_volume_path};
 use penstock_device::volume::{Asked, FormatOptions, Lock, OpenFileOptions, Volume, check, format};
@@ -19,9 +21,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use target::Target;
-
-/// Bytes that are copied at once.
-const COPY_BYTES: usize = 4 << 20;
 
 /// Carries out one of the verbs.
 ///
@@ -76,7 +75,7 @@ fn make_file(path: &Path, size: ByteSize, is_private: bool) -> Result<bool> {
     match File::options().write(true).create_new(true).mode(mode).open(path) {
         Ok(file) => {
             let sized = file.set_len(size.0).inspect_err(|_| drop(std::fs::remove_file(path)));
-            sized.map_err(|error| local(error, OPERATION, path)).map(|()| true)
+            sized.map_err(|error| no_such_size(error, path, size)).map(|()| true)
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             let found = std::fs::metadata(path).map_err(|error| local(error, OPERATION, path))?;
@@ -90,6 +89,21 @@ fn make_file(path: &Path, size: ByteSize, is_private: bool) -> Result<bool> {
                 .with_hint("Leave --size out, or give the file its size with `truncate -s`"))
         }
         Err(error) => Err(local(error, OPERATION, path)),
+    }
+}
+
+/// The error of a file that cannot be given a size.
+fn no_such_size(error: std::io::Error, path: &Path, size: ByteSize) -> Error {
+    const OPERATION: &str = "nvme format";
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::InvalidInput | ErrorKind::FileTooLarge => {
+            Error::new(Kind::Invalid, format!("no file here can have {} bytes", size.0))
+                .with_operation(OPERATION)
+                .with_object(path.display().to_string())
+                .with_hint("Give --size a smaller one, or name a place on another file system")
+        }
+        _ => local(error, OPERATION, path),
     }
 }
 
@@ -215,6 +229,7 @@ fn import(target: &Target, copy: &NvmeCopy) -> Result<()> {
     check_name(&copy.db, &copy.db).map_err(|error| error.with_operation(OPERATION))?;
     let volume = target.volume(true)?;
     let path = &copy.file;
+    let copying = Copying::new(OPERATION)?;
     check_source(path)?;
     let locked = lock(path)?;
     check_magic(&locked, path)?;
@@ -238,7 +253,8 @@ fn import(target: &Target, copy: &NvmeCopy) -> Result<()> {
     // What an import that was killed has left, a log too that this one has not.
     remove_all(&volume, &names)?;
     let copied = endings.iter().try_for_each(|ending| {
-        copy_in(&volume, &beside(path, ending), &format!("{}{ending}{IMPORT_ENDING}", copy.db))
+        let name = format!("{}{ending}{IMPORT_ENDING}", copy.db);
+        copy_in(&copying, &volume, &beside(path, ending), &name)
     });
     let imported = copied.and_then(|()| {
         endings.iter().try_for_each(|ending| {
@@ -314,23 +330,15 @@ fn lock(path: &Path) -> Result<File> {
     }
 }
 
-fn copy_in(volume: &Arc<Volume>, source: &Path, name: &str) -> Result<()> {
-    const OPERATION: &str = "nvme import";
-    let fail = |error| local(error, OPERATION, source);
+fn copy_in(copying: &Copying, volume: &Arc<Volume>, source: &Path, name: &str) -> Result<()> {
+    let fail = |error| local(error, "nvme import", source);
     check_source(source)?;
     let mut from = File::open(source).map_err(fail)?;
     let options = OpenFileOptions { create: true, lock: Lock::Write };
     let into = volume.open_file(name, options)?;
-    let mut buffer = vec![0; COPY_BYTES];
-    let mut at = 0u64;
-    loop {
-        let count = fill(&mut from, &mut buffer).map_err(fail)?;
-        if count == 0 {
-            return into.sync();
-        }
-        into.write_at(&buffer[..count], at)?;
-        at += count as u64;
-    }
+    let read = |buffer: &mut [u8], _| fill(&mut from, buffer).map_err(fail);
+    copying.copy(read, |bytes, at| into.write_at(bytes, at))?;
+    into.sync()
 }
 
 /// Reads until the buffer is full or the file ends.

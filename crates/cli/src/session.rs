@@ -7,6 +7,7 @@ use penstock_engine::{Engine, Location, Query, StoreOption};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Longest wait, at the end of a cancelled transfer, for its parts to be aborted.
@@ -25,18 +26,7 @@ impl Session {
     /// `Exhausted` when its threads cannot be started; `Internal` when signals cannot be received.
     pub fn start(settings: Settings) -> Result<Self> {
         let engine = Engine::new(settings.clone())?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = stop.clone();
-        let runtime = engine.handle().enter();
-        let mut signals = Signals::listen()?;
-        drop(runtime);
-        engine.handle().spawn(async move {
-            signals.next().await;
-            flag.store(true, Ordering::Relaxed);
-            // A second one does not wait for anything, such as a reader that takes no more.
-            signals.next().await;
-            std::process::exit(i32::from(exit_code(Kind::Cancelled)));
-        });
+        let stop = raised_by_signals(engine.handle())?;
         let query = engine.query(settings, Some(Box::new(move || stop.load(Ordering::Relaxed))));
         Ok(Session { engine, query: Arc::new(query) })
     }
@@ -59,6 +49,27 @@ impl Session {
         let options = options(target)?;
         self.engine.locate(&target.url, &options)
     }
+}
+
+/// A flag that SIGINT (Ctrl-C), SIGTERM and SIGHUP raise, as long as the runtime is there. A second
+/// one of them ends the process.
+///
+/// # Errors
+/// `Internal` when signals cannot be received.
+pub fn raised_by_signals(runtime: &Handle) -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let entered = runtime.enter();
+    let mut signals = Signals::listen()?;
+    drop(entered);
+    runtime.spawn(async move {
+        signals.next().await;
+        flag.store(true, Ordering::Relaxed);
+        // A second one does not wait for anything, such as a reader that takes no more.
+        signals.next().await;
+        std::process::exit(i32::from(exit_code(Kind::Cancelled)));
+    });
+    Ok(stop)
 }
 
 /// What asks a command to end. Each would end it at once by itself, and leave parts of uploads and

@@ -5,6 +5,7 @@
 //! putting an ending before the `?`, and of temporary files by adding `/file` at the URL's end, or
 //! from 2.0 on before the `?`.
 
+mod replaced;
 #[cfg(test)]
 mod tests;
 
@@ -275,7 +276,11 @@ impl Parameters {
             keys.push(key);
             let asked = &mut parameters.asked;
             match key {
-                "db" => parameters.db = Some(value.to_string()),
+                "db" if parameters.db.is_none() => parameters.db = Some(value.to_string()),
+                replaced::PARAMETER if parameters.db.is_none() => match replaced::decoded(value) {
+                    Some(name) => parameters.db = Some(name),
+                    None => return Err(unknown_parameter(url, key)),
+                },
                 "temp" => parameters.temp = Some(value.to_string()),
                 "io" => {
                     asked.io = Some(IoChoice::by_name(value).map_err(|it| it.with_object(url))?);

@@ -196,6 +196,9 @@ bool ps_volumes_new(const ps_engine *engine, ps_volumes **out, ps_error **error)
 void ps_volumes_free(ps_volumes *volumes);
 /* One cell: the name of the database that a URL names; empty if it names none. Touches no device. */
 bool ps_volume_database(ps_str url, ps_rows **out, ps_error **error);
+/* One cell: the URL of the same file under which COPY may replace it: with "tmp_" behind its last slash it names another
+ * file of the same volume. Touches no device. */
+bool ps_volume_replaced(ps_str url, ps_rows **out, ps_error **error);
 /* One cell: the one URL of all that mean the same database, companion or place to spill; also of a URL with the ending of
  * a companion at its end. */
 bool ps_volume_url(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, ps_rows **out, ps_error **error);

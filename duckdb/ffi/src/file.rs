@@ -61,7 +61,7 @@ impl PsFile {
     fn open(target: Target, flags: Flags) -> Result<Option<Self>> {
         let may_write = flags.has(Flags::WRITE);
         let is_look = !may_write && flags.lock() == Lock::None;
-        if is_look && !SharedVolume::is_open(&target.device) {
+        if is_look && !target.is_open() {
             let access = Access::look(target, flags)?;
             return Ok(access.map(|access| PsFile { access, may_write }));
         }
@@ -97,7 +97,7 @@ impl PsFile {
                     into[..length].copy_from_slice(known);
                     return Ok(length);
                 }
-                SharedVolume::peek(&target.device, &target.wish, |volume| {
+                target.peek(|volume| {
                     let options = OpenFileOptions { create: false, lock: Lock::None };
                     volume.open_file(&target.name, options)?.read_at(into, offset)
                 })
@@ -148,7 +148,7 @@ fn read_ahead(file: &File, ahead: &Mutex<Window>, into: &mut [u8], offset: u64) 
 
 impl Access {
     fn look(target: Target, flags: Flags) -> Result<Option<Self>> {
-        let found = SharedVolume::peek(&target.device, &target.wish, |volume| {
+        let found = target.peek(|volume| {
             if flags.has(Flags::NULL_IF_ABSENT) && !volume.exists(&target.name) {
                 return Ok(None);
             }

@@ -7,7 +7,6 @@ use crate::rows::PsRows;
 use crate::volumes::{At, PsVolumes, databases};
 use penstock_base::{Kind, Result};
 use penstock_device::address::Place;
-use penstock_device::volume::SharedVolume;
 use penstock_engine::fits_pattern;
 
 /// The URLs that the one of a pattern stands for, of the databases that there are; `None` where it
@@ -40,7 +39,7 @@ fn urls(volumes: &PsVolumes, at: &At) -> Result<Vec<String>> {
         return Ok(itself());
     }
     let target = volumes.target(at, false)?;
-    let names = SharedVolume::peek(&target.device, &target.wish, |it| Ok(databases(it)))?;
+    let names = target.peek(|it| Ok(databases(it)))?;
     Ok(matched(&at.url, name, &names).unwrap_or_else(itself))
 }
 

@@ -32,14 +32,33 @@ pub struct PsVolumes {
 pub(crate) struct Target {
     pub device: PathBuf,
     pub name: String,
-    pub wish: Wish,
+    wish: Wish,
     budget: Arc<Budget>,
+    /// The volume, if it is known without a look at the device: DuckDB asks of each block that it
+    /// frees whether there is a file of it where it spills.
+    spill: Option<SharedVolume>,
 }
 
 impl Target {
     /// Opens the volume, or joins those who have it open.
     pub fn join(&self) -> Result<SharedVolume> {
-        joined(&self.device, &self.wish, &self.budget)
+        match &self.spill {
+            Some(volume) => Ok(volume.clone()),
+            None => joined(&self.device, &self.wish, &self.budget),
+        }
+    }
+
+    /// As [`SharedVolume::peek`].
+    pub fn peek<T>(&self, look: impl FnOnce(&Arc<Volume>) -> Result<T>) -> Result<T> {
+        match &self.spill {
+            Some(volume) => look(volume),
+            None => SharedVolume::peek(&self.device, &self.wish, look),
+        }
+    }
+
+    /// Whether the process has the device open.
+    pub fn is_open(&self) -> bool {
+        self.spill.is_some() || SharedVolume::is_open(&self.device)
     }
 }
 
@@ -53,6 +72,15 @@ fn joined(device: &Path, wish: &Wish, budget: &Arc<Budget>) -> Result<SharedVolu
 impl PsVolumes {
     pub(crate) fn spills(&self) -> MutexGuard<'_, BTreeMap<String, SharedVolume>> {
         self.spills.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The volume that a directory keeps open, if this process has it. A child of a fork may have
+    /// been made while another thread of its parent held the lock, so it is not waited for.
+    fn spill(&self, prefix: &str) -> Option<SharedVolume> {
+        let spills = self.spills.try_lock().ok()?;
+        let volume = spills.get(prefix)?;
+        volume.check_process("volume open").ok()?;
+        Some(volume.clone())
     }
 
     /// The prefix of all files of a directory.
@@ -77,15 +105,20 @@ impl PsVolumes {
     pub(crate) fn target(&self, at: &At, write: bool) -> Result<Target> {
         let Address { device, place, asked } = &at.address;
         let wish = self.wish(*asked, &at.settings, write)?;
+        let mut spill = None;
         let name = match place {
             Place::Database(name) => name.clone(),
-            Place::Temp { directory, file: Some(file) } => self.prefix(directory) + file,
+            Place::Temp { directory, file: Some(file) } => {
+                let prefix = self.prefix(directory);
+                spill = self.spill(&prefix);
+                prefix + file
+            }
             Place::Temp { file: None, .. } => {
                 return Err(at.error(Kind::Invalid, "it is a directory for spilling, no file"));
             }
             Place::Volume => return Err(at.missing_name(&wish)),
         };
-        Ok(Target { device: device.clone(), name, wish, budget: self.budget.clone() })
+        Ok(Target { device: device.clone(), name, wish, budget: self.budget.clone(), spill })
     }
 }
 
@@ -213,26 +246,6 @@ pub unsafe extern "C" fn ps_volumes_free(volumes: *mut PsVolumes) {
 /// See the header.
 ///
 /// # Safety
-/// The text is readable, the out-parameters are null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ps_volume_database(
-    url: PsStr,
-    out: *mut *mut PsRows,
-    error: *mut *mut PsError,
-) -> bool {
-    // SAFETY: the caller vouches for the pointers.
-    unsafe {
-        guarded(error, || {
-            let address = Address::parse(url.text("the URL")?)?;
-            give(out, PsRows::of_text(address.database().unwrap_or_default().to_string()))
-        })
-    }
-    .is_some()
-}
-
-/// See the header.
-///
-/// # Safety
 /// Handles came from this library, text and pairs are readable, the out-parameters are null or
 /// writable.
 #[unsafe(no_mangle)]
@@ -279,9 +292,8 @@ pub unsafe extern "C" fn ps_file_exists(
     unsafe {
         guarded(error, || {
             let (volumes, at) = At::new(volumes, url, settings, count)?;
-            let Target { device, name, wish, .. } = volumes.target(&at, false)?;
-            let exists = SharedVolume::peek(&device, &wish, |volume| Ok(volume.exists(&name)))?;
-            put(out, exists)
+            let target = volumes.target(&at, false)?;
+            put(out, target.peek(|volume| Ok(volume.exists(&target.name)))?)
         })
     }
     .is_some()

@@ -128,12 +128,15 @@ fn nulls_are_errors_and_never_crashes() {
     let endless = PsStr { data: room.cast_const().cast(), len: usize::MAX };
     // SAFETY: null is what is tested; the rest is live.
     unsafe {
-        let calls: [&dyn Fn(*mut *mut PsError) -> bool; 26] = [
+        let calls: [&dyn Fn(*mut *mut PsError) -> bool; 29] = [
             &|e| ps_volumes_new(null(), volumes, e),
             &|e| ps_volumes_new(opened.engine, null_mut(), e),
             &|e| ps_volume_database(nowhere, rows, e),
             &|e| ps_volume_database(endless, rows, e),
             &|e| ps_volume_database(url, null_mut(), e),
+            &|e| ps_volume_replaced(nowhere, rows, e),
+            &|e| ps_volume_replaced(endless, rows, e),
+            &|e| ps_volume_replaced(url, null_mut(), e),
             &|e| ps_volume_url(null(), url, null(), 0, rows, e),
             &|e| ps_volume_url(opened.volumes, url, null(), 2, rows, e),
             &|e| ps_volume_url(opened.volumes, url, null(), 0, null_mut(), e),

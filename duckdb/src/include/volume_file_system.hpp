@@ -10,6 +10,8 @@ namespace penstock {
 bool IsOnVolume(const string &path);
 //! The database that a path names; empty if it names none, or is wrong.
 string DatabaseOnVolume(const string &path);
+//! The path of the same file that COPY can replace: what it makes of it by itself would be another device.
+string ReplacedOnVolume(const string &path);
 
 class VolumeHandle : public FileHandle {
 public:

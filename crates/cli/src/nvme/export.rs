@@ -1,7 +1,8 @@
 //! `penstock nvme export`: a database of a volume into files of its own. It decides under which
 //! names its bytes lie meanwhile.
 
-use super::{COPY_BYTES, Target, beside, endings, local};
+use super::copying::Copying;
+use super::{Target, beside, endings, local};
 use crate::args::NvmeCopy;
 use penstock_base::Result;
 use penstock_device::volume::{Lock, OpenFileOptions, Volume};
@@ -42,12 +43,13 @@ pub(super) fn export(target: &Target, copy: &NvmeCopy) -> Result<()> {
     if let Some(taken) = targets.iter().find(|path| path.symlink_metadata().is_ok()) {
         return Err(local(Errno::EXIST.into(), OPERATION, taken));
     }
+    let copying = Copying::new(OPERATION)?;
     let mut made = Made::default();
     for (ending, target) in endings.iter().zip(&targets) {
         let partial = beside(target, PARTIAL_ENDING);
         let into = File::create_new(&partial).map_err(|error| local(error, OPERATION, &partial))?;
         made.0.push(partial.clone());
-        copy_out(&volume, &format!("{}{ending}", copy.db), into, &partial)?;
+        copy_out(&copying, &volume, &format!("{}{ending}", copy.db), into, &partial)?;
     }
     for target in &targets {
         let fail = |error| local(error, OPERATION, target);
@@ -102,19 +104,18 @@ fn sync_name(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn copy_out(volume: &Arc<Volume>, name: &str, mut into: File, target: &Path) -> Result<()> {
+fn copy_out(
+    copying: &Copying,
+    volume: &Arc<Volume>,
+    name: &str,
+    mut into: File,
+    target: &Path,
+) -> Result<()> {
     let fail = |error| local(error, OPERATION, target);
     let from = volume.open_file(name, OpenFileOptions { create: false, lock: Lock::Read })?;
-    let mut buffer = vec![0; COPY_BYTES];
-    let mut at = 0u64;
-    loop {
-        let count = from.read_at(&mut buffer, at)?;
-        if count == 0 {
-            return into.sync_all().map_err(fail);
-        }
-        into.write_all(&buffer[..count]).map_err(fail)?;
-        at += count as u64;
-    }
+    let write = |bytes: &[u8], _| into.write_all(bytes).map_err(fail);
+    copying.copy(|buffer, at| from.read_at(buffer, at), write)?;
+    into.sync_all().map_err(fail)
 }
 
 #[cfg(test)]

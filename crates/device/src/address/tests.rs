@@ -163,3 +163,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_file_that_is_replaced_stays_on_its_volume() {
+    for name in ["orders.parquet", "a/b", "a\\b", "//", "..", ".x.", "a b%2Fc", "tmp_x", "ü?=#"] {
+        let url = format!("nvme://disk.img?io=file&db={name}&depth=8");
+        let replaced = Address::replaced(&url).expect("it names a file");
+        assert_eq!(parse(&replaced), parse(&url), "{replaced}");
+        // As DuckDB 1.5 and 2.0 write beside it (GetFilePath and GetFileName of string_util.cpp).
+        let (directory, file) = replaced.rsplit_once(['/', '\\']).expect("it has slashes");
+        assert!(directory.ends_with('=') && !file.is_empty(), "{replaced}");
+        let beside = parse(&format!("{directory}/tmp_{file}"));
+        assert_eq!(beside, parse(&format!("nvme://disk.img?io=file&db=tmp_{name}&depth=8")));
+    }
+    assert_eq!(Address::replaced("nvme:///d?db=a").expect("a file"), "nvme:///d?file=/a");
+    for wrong in ["nvme:///d?temp", "nvme:///d", "nvme:///d?db=a&file=/b", "nvme:///d?file=/b&db=a"]
+    {
+        Address::replaced(wrong).expect_err(wrong);
+    }
+    for wrong in
+        ["file=a", "file=/", "file=/%2", "file=/%zz", "file=/%+1", "file=/a.wal", "file=/%FF"]
+    {
+        refusal(&format!("nvme:///d?{wrong}"));
+    }
+}

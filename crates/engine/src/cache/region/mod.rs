@@ -65,15 +65,16 @@ fn failure(port: &Port, kind: Kind, message: impl Into<String>) -> Error {
 /// `Invalid` if it is too small; `Unsupported` for blocks larger than a page; and as [`Port::run`].
 pub fn format_device(port: &Port, is_forced: bool) -> Result<u64> {
     check_blocks(port)?;
-    if !is_forced {
-        check_unused(port)?;
-    }
     let device_bytes = port.geometry().size_bytes();
     let Some(label) = Label::of(random(), device_bytes) else {
         let least = Label::device_bytes_min();
         let message = format!("{device_bytes} bytes are too few for a cache: it takes {least}");
-        return Err(failure(port, Kind::Invalid, message));
+        let hint = "Name a larger device, or enlarge the file: truncate -s 1GiB";
+        return Err(failure(port, Kind::Invalid, message).with_hint(hint));
     };
+    if !is_forced {
+        check_unused(port)?;
+    }
     // A volume that lay here has copies of its table there, and would open from one of them.
     let end = device_bytes / PAGE_BYTES * PAGE_BYTES;
     for place in [COPY_BYTES, end - COPY_BYTES] {

@@ -334,9 +334,13 @@ fn making_a_cache_wants_an_empty_device_or_to_be_forced() {
     assert_eq!(error.kind(), Kind::Conflict);
     assert!(error.to_string().contains("a Penstock cache"), "{error}");
     format_device(&port(&device), true).unwrap();
-    let small = Arc::new(ModelDevice::new(4096, 2048, Image::default()).unwrap());
-    let error = format_device(&port(&small), false).unwrap_err();
-    assert!(error.to_string().contains("too few for a cache"), "{error}");
+    // The second is too small for a volume as well.
+    for blocks in [2048, 16] {
+        let small = Arc::new(ModelDevice::new(4096, blocks, Image::default()).unwrap());
+        let error = format_device(&port(&small), false).unwrap_err();
+        assert!(error.to_string().contains("too few for a cache"), "{error}");
+        assert!(error.hint().is_some_and(|it| it.contains("a larger device")), "{error}");
+    }
 }
 
 #[test]

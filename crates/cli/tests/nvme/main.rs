@@ -1,6 +1,8 @@
-//! `penstock nvme` as a person meets it: volumes in files, databases in and out.
+//! `penstock nvme` as a person meets it: volumes and caches in files.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod copies;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -62,33 +64,6 @@ fn database(path: &str, length: u32, salt: u32) -> Vec<u8> {
     bytes[8..12].copy_from_slice(b"DUCK");
     std::fs::write(path, &bytes).unwrap();
     bytes
-}
-
-#[test]
-fn a_database_goes_in_and_comes_out_byte_for_byte_by_every_io() {
-    for io in ["file", "direct", "uring"] {
-        let dir = Dir::new();
-        let (device, sales, back) = (dir.path("disk"), dir.path("sales.db"), dir.path("back.db"));
-        let made = fine(&["format", &device, "--size", "64MiB", "--io", io]);
-        assert!(made.contains("a volume of 64MiB, 61MiB free"), "{made}");
-        let bytes = database(&sales, 9_000_001, 1);
-        let log = database(&format!("{sales}.wal"), 12_345, 2);
-        fine(&["import", &device, &sales, "--db", "sales", "--io", io]);
-        let listed = fine(&["ls", &device, "--io", io]);
-        assert_eq!(listed, "       9000001  sales\n         12345  sales.wal\n");
-        let checked = fine(&["check", &device, "--io", io]);
-        assert_eq!(checked.matches("sound").count(), 3, "{checked}");
-        fine(&["export", &device, &back, "--db", "sales", "--io", io]);
-        assert!(std::fs::read(&back).unwrap() == bytes);
-        assert!(std::fs::read(format!("{back}.wal")).unwrap() == log);
-        let again = refused(&["export", &device, &back, "--db", "sales", "--io", io]);
-        assert!(again.contains("exists"), "{again}");
-        let twice = refused(&["import", &device, &sales, "--db", "sales", "--io", io]);
-        assert!(twice.contains("there is a file sales already"), "{twice}");
-        assert!(twice.contains(&format!("penstock nvme rm {device} --db sales")), "{twice}");
-        fine(&["rm", &device, "--db", "sales", "--io", io]);
-        assert_eq!(fine(&["ls", &device, "--io", io]), "");
-    }
 }
 
 #[test]
@@ -374,113 +349,6 @@ fn a_cache_is_told_to_be_one_and_never_taken_for_a_volume() {
 }
 
 #[test]
-fn names_that_would_hide_or_overwrite_something_are_refused() {
-    let dir = Dir::new();
-    let (device, file, back) = (dir.path("disk"), dir.path("db"), dir.path("back.db"));
-    fine(&["format", &device, "--size", "32MiB"]);
-    database(&file, 5000, 1);
-    let long = "n".repeat(234);
-    for name in ["", "temp/y", "x.wal", "x.wal.checkpoint", "bad.import", "a&b", &long] {
-        let error = refused(&["import", &device, &file, "--db", name]);
-        assert!(error.contains("database"), "{name}: {error}");
-        assert_eq!(fine(&["ls", &device]), "", "{name} left something");
-    }
-    fine(&["import", &device, &file, "--db", &long[1..]]);
-    // Somebody's own file of the name that an export uses meanwhile.
-    let precious = format!("{back}.export");
-    std::fs::write(&precious, "precious").unwrap();
-    let error = refused(&["export", &device, &back, "--db", &long[1..]]);
-    assert!(error.contains("remove this one"), "{error}");
-    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
-    assert!(!Path::new(&back).exists());
-    std::fs::remove_file(&precious).unwrap();
-    fine(&["export", &device, &back, "--db", &long[1..]]);
-}
-
-#[test]
-fn an_import_that_fails_or_was_killed_leaves_nothing() {
-    let dir = Dir::new();
-    let (device, db) = (dir.path("disk"), dir.path("jj.db"));
-    fine(&["format", &device, "--size", "8MiB"]);
-    let length = 5_100_000;
-    database(&db, length, 1);
-    database(&format!("{db}.wal"), 660_625, 2);
-    let error = refused(&["import", &device, &db, "--db", "jj"]);
-    assert!(error.contains("bytes more are needed"), "{error}");
-    assert_eq!(fine(&["ls", &device]), "");
-    // What a kill leaves, made by hand.
-    let options = penstock_device::OpenOptions::new(penstock_device::Io::File);
-    let left = |name: &str| {
-        use penstock_device::volume::{Lock, OpenFileOptions, Volume};
-        let opened = penstock_device::open(Path::new(&device), &options).unwrap();
-        let port = penstock_device::Port::new(opened, penstock_device::Discipline::Sync).unwrap();
-        let volume = Volume::open(port).unwrap();
-        let options = OpenFileOptions { create: true, lock: Lock::None };
-        volume.open_file(name, options).unwrap().write_at(&[1; 5000], 0).unwrap();
-    };
-    left("jj.wal.import");
-    fine(&["rm", &device, "--db", "jj"]);
-    assert_eq!(fine(&["ls", &device]), "");
-    left("jj.wal.import");
-    std::fs::remove_file(format!("{db}.wal")).unwrap();
-    fine(&["import", &device, &db, "--db", "jj"]);
-    assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
-}
-
-/// The kernel kills who writes more to a file than is allowed: here in the middle of an export.
-#[test]
-fn an_export_that_was_killed_leaves_no_database() {
-    use std::os::unix::process::ExitStatusExt;
-    let dir = Dir::new();
-    let (device, db, back) = (dir.path("disk"), dir.path("jj.db"), dir.path("back.db"));
-    fine(&["format", &device, "--size", "64MiB"]);
-    let bytes = database(&db, 9_000_001, 1);
-    let log = database(&format!("{db}.wal"), 12_345, 2);
-    fine(&["import", &device, &db, "--db", "jj"]);
-    let mut killed = Command::new("sh");
-    killed.args(["-c", "ulimit -c 0; ulimit -f 8000; exec \"$@\"", "sh"]);
-    killed.args([env!("CARGO_BIN_EXE_penstock"), "nvme", "export", &device, &back, "--db", "jj"]);
-    let output = killed.env_clear().env("PATH", "/usr/bin:/bin").output().unwrap();
-    assert!(output.status.signal().is_some(), "{output:?}");
-    assert!(!Path::new(&back).exists(), "DuckDB would take it for an empty database");
-    assert!(!Path::new(&format!("{back}.wal")).exists(), "nor a log beside another one");
-    let error = refused(&["export", &device, &back, "--db", "jj"]);
-    assert!(error.contains(".export") && error.contains("remove this one"), "{error}");
-    for left in [".export", ".wal.export"] {
-        std::fs::remove_file(format!("{back}{left}")).unwrap();
-    }
-    fine(&["export", &device, &back, "--db", "jj"]);
-    assert!(std::fs::read(&back).unwrap() == bytes);
-    assert!(std::fs::read(format!("{back}.wal")).unwrap() == log);
-}
-
-#[test]
-fn what_is_no_database_is_not_imported() {
-    let dir = Dir::new();
-    let (device, pipe) = (dir.path("disk"), dir.path("pipe"));
-    fine(&["format", &device, "--size", "8MiB"]);
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    for path in ["/dev/null", &pipe] {
-        let error = refused(&["import", &device, path, "--db", "x"]);
-        assert!(error.contains("neither a file nor a block device"), "{path}: {error}");
-    }
-    let (empty, other) = (dir.path("empty"), dir.path("other"));
-    std::fs::write(&empty, "").unwrap();
-    std::fs::write(&other, [7; 5000]).unwrap();
-    for path in [&empty, &other] {
-        let error = refused(&["import", &device, path, "--db", "x"]);
-        assert!(error.contains("it is no DuckDB database"), "{path}: {error}");
-    }
-    // Nor a pipe for a log.
-    let db = dir.path("db");
-    database(&db, 5000, 1);
-    std::fs::rename(&pipe, format!("{db}.wal")).unwrap();
-    let error = refused(&["import", &device, &db, "--db", "x"]);
-    assert!(error.contains("db.wal") && error.contains("neither a file nor"), "{error}");
-    assert_eq!(fine(&["ls", &device]), "");
-}
-
-#[test]
 fn a_database_in_a_file_of_its_own_is_told_whatever_its_size() {
     let dir = Dir::new();
     // Too small for a volume, and large enough.
@@ -505,6 +373,11 @@ fn a_failed_format_leaves_nothing_and_a_size_is_never_ignored() {
     for size in ["0", "10", "511"] {
         let error = refused(&["format", &device, "--size", size]);
         assert!(error.contains("a volume takes 4 MiB"), "{size}: {error}");
+    }
+    for size in [u64::MAX, i64::MAX.unsigned_abs()] {
+        let error = refused(&["format", &device, "--size", &size.to_string()]);
+        let said = error.contains("no file here can have") && error.contains("--size a smaller");
+        assert!(said, "{size}: {error}");
     }
     assert!(!Path::new(&device).exists());
     fine(&["format", &device, "--size", "8MiB"]);
