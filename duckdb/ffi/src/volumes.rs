@@ -23,6 +23,7 @@ pub struct PsVolumes {
     /// What answers for the memory of the volumes that it opens.
     budget: Arc<Budget>,
     instance: u64,
+    process: u32,
     /// The volumes on which it spills, by the names of the directories. A file of a directory is
     /// closed and opened again while it holds bytes, so the directory keeps the volume open.
     spills: Mutex<BTreeMap<String, SharedVolume>>,
@@ -74,13 +75,13 @@ impl PsVolumes {
         self.spills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The volume that a directory keeps open, if this process has it. A child of a fork may have
-    /// been made while another thread of its parent held the lock, so it is not waited for.
+    /// The volume that a directory keeps open. None in a child of a fork: a thread that it has not
+    /// may have held the lock.
     fn spill(&self, prefix: &str) -> Option<SharedVolume> {
-        let spills = self.spills.try_lock().ok()?;
-        let volume = spills.get(prefix)?;
-        volume.check_process("volume open").ok()?;
-        Some(volume.clone())
+        if self.process != std::process::id() {
+            return None;
+        }
+        self.spills().get(prefix).cloned()
     }
 
     /// The prefix of all files of a directory.
@@ -227,7 +228,8 @@ pub unsafe extern "C" fn ps_volumes_new(
             let (settings, budget) = (engine.settings().clone(), engine.budget().clone());
             let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
             let engine = Arc::downgrade(engine);
-            give(out, PsVolumes { settings, engine, budget, instance, spills: Mutex::default() })
+            let (process, spills) = (std::process::id(), Mutex::default());
+            give(out, PsVolumes { settings, engine, budget, instance, process, spills })
         })
     }
     .is_some()
