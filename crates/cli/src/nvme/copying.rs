@@ -1,5 +1,5 @@
-//! What an import and an export have in common: bytes go in pieces, and between two of them a signal
-//! ends the verb, which then takes back what it has made. It decides nothing else.
+//! What an import and an export have in common: bytes go in pieces, and between two of them a
+//! signal ends the verb, which then takes back what it has made. It decides nothing else.
 
 use crate::session::raised_by_signals;
 use penstock_base::{Error, Kind, Result};

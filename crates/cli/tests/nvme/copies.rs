@@ -5,7 +5,6 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 #[test]
 fn a_database_goes_in_and_comes_out_byte_for_byte_by_every_io() {
@@ -177,9 +176,10 @@ fn signalled(signal: &str, args: &[&str], is_at_work: impl Fn() -> bool) -> Stri
     // Whoever runs the tests may have hang-ups ignored.
     let mut verb = Command::new("env");
     verb.args(["-i", "--default-signal=HUP,INT", env!("CARGO_BIN_EXE_penstock"), "nvme"]);
-    let verb = verb.args(args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut verb = verb.args(args).stderr(Stdio::piped()).spawn().unwrap();
     while !is_at_work() {
-        std::thread::sleep(Duration::from_millis(1));
+        assert!(verb.try_wait().unwrap().is_none(), "{args:?} came to its end");
+        std::thread::yield_now();
     }
     let number = verb.id().to_string();
     assert!(Command::new("kill").args([signal, &number]).status().unwrap().success());
