@@ -1,8 +1,8 @@
 //! URLs of files that DuckDB replaces. COPY writes beside what is there, under a name that has
-//! `tmp_` behind the path's last slash, and renames at the end. In `nvme:///dev/ng0n1?db=sales` that
-//! would be another device. So the file's name gets a slash of its own there, as in
-//! `nvme:///dev/ng0n1?file=/sales`, and what DuckDB would take for a part of the path is written as
-//! `%2F`. Pure.
+//! `tmp_` behind the path's last slash, and renames at the end: in `nvme:///dev/ng0n1?db=sales`
+//! that is another device. So the file's name gets a slash of its own, as in
+//! `nvme:///dev/ng0n1?file=/sales`, and what DuckDB would take for a part of the path is written
+//! as `%2F`. Pure.
 
 use super::{Address, Place, SCHEME, fail};
 use penstock_base::Result;
