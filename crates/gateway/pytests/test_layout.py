@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 
-import pytest
 from penstock_bench.called import Function, functions, plain
 from penstock_bench.config import BUILD, ROOT
 
@@ -49,8 +48,7 @@ def test_the_profile_knows_the_functions_of_the_binary() -> None:
     # would find nothing in the profile, and not say so.
     version = subprocess.run(["rustc", "--version"], stdout=subprocess.PIPE, text=True, check=True)
     profile = ROOT / f"crates/cli/rustc-{version.stdout.split()[1]}.profdata"
-    if not profile.exists():
-        pytest.skip(f"there is no {profile.name}, and the build has said so: scripts/profile.sh")
+    assert profile.exists(), f"{profile.name} is missing: run scripts/profile.sh"
     known = {name.decode() for name in RUST_NAME.findall(profile.read_bytes())}
     listing = ["readelf", "--symbols", "--wide", str(BUILD / "penstock")]
     lines = subprocess.run(listing, stdout=subprocess.PIPE, text=True, check=True).stdout
