@@ -15,7 +15,7 @@ venv=$!
 (scripts/duckdb-sources.sh headers 1.5.5 && scripts/duckdb-sources.sh library 1.5.5) >/dev/null &
 sources=$!
 say "building penstock, penstock-fake and the engine's static library (release)"
-cargo build --release --locked --quiet -p penstock-cli -p penstock-testkit -p penstock-ffi
+scripts/release.sh
 for binary in penstock penstock-fake penstock-bare; do
   # A copy under a new inode: a running server keeps the file that it was started from.
   cp "${CARGO_TARGET_DIR:-target}/release/$binary" "build/.$binary.new"

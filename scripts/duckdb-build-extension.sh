@@ -28,11 +28,12 @@ out=build/duckdb/v$version
 mkdir -p "$objects" "$out"
 mapfile -t includes < <(shim_includes "$version")
 
-flags=()
-[ "$profile" = release ] && flags=(--release)
-# build.sh has built the library together with the binaries: on its own it would be built again, since
-# Cargo picks the features of shared dependencies per invocation.
-[ -n "${PENSTOCK_FFI_READY:-}" ] || cargo build --quiet -p penstock-ffi "${flags[@]}" &
+library_of_the_engine() {
+  # build.sh has built it together with the binaries.
+  [ -z "${PENSTOCK_FFI_READY:-}" ] || return 0
+  if [ "$profile" = release ]; then scripts/release.sh; else cargo build --quiet -p penstock-ffi; fi
+}
+library_of_the_engine &
 rust=$!
 # The shim is compiled again only when it or the compiler changed.
 stamp=$({ "$CXX" --version; echo "${CXX_FLAGS[@]}" "${includes[@]}"; cat duckdb/src/*.cpp duckdb/src/include/* \

@@ -1,4 +1,4 @@
-"""How the release binary is laid out: `crates/cli/build.rs` and the list that it goes by."""
+"""How the release binary is laid out and compiled: by `called.txt` and by a profile."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from penstock_bench.called import Function, functions, plain
 from penstock_bench.config import BUILD, ROOT
 
 HINT = "print crates/cli/called.txt anew, as CONTRIBUTING.md tells"
+RUST_NAME = re.compile(rb"_ZN[\w.$]+?17h[0-9a-f]{16}E")
 
 
 def addresses() -> list[tuple[int, Function]]:
@@ -40,3 +41,18 @@ def test_what_a_gateway_calls_lies_together() -> None:
     reach = sorted(at + one.size - begin for at, one in ours)
     # Nearly all: those whose crates the binary does not tell may be others of the same name.
     assert reach[int(0.95 * len(reach))] < 0.4 * size, f"they are scattered: {HINT}"
+
+
+def test_the_profile_knows_the_functions_of_the_binary() -> None:
+    # A name hangs on the compiler, on a crate's version and features: of other ones the compiler
+    # would find nothing in the profile, and not say so.
+    version = subprocess.run(["rustc", "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    profile = ROOT / f"crates/cli/rustc-{version.stdout.split()[1]}.profdata"
+    assert profile.exists(), f"{profile.name} is missing: run scripts/profile.sh"
+    known = {name.decode() for name in RUST_NAME.findall(profile.read_bytes())}
+    listing = ["readelf", "--symbols", "--wide", str(BUILD / "penstock")]
+    lines = subprocess.run(listing, stdout=subprocess.PIPE, text=True, check=True).stdout
+    there = {one.symbol.partition(".llvm.")[0] for one in functions(lines.splitlines())}
+    # Those that are not were compiled into others, all of them.
+    met = len(known & there)
+    assert met > 0.5 * len(known), f"{met} of {len(known)} are in it: run scripts/profile.sh"

@@ -1,0 +1,24 @@
+#!/bin/bash
+# usage: release.sh
+# Release builds of the binary, the fakes and the engine's static library, in target/release: by the profile of what a
+# gateway executes (crates/cli/rustc-VERSION.profdata; scripts/profile.sh makes it), where there is one for this compiler.
+# Always the same packages: Cargo picks the features of shared dependencies for those it builds together, and a profile
+# knows functions by names that hang on them.
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+need_rust
+target=${CARGO_TARGET_DIR:-target}
+version=$(rustc --version | cut -d' ' -f2)
+profile=crates/cli/rustc-$version.profdata
+if [ -n "${PROFILE_TO_MAKE:-}" ]; then
+  RUSTFLAGS="${RUSTFLAGS:-} -Cprofile-generate"
+elif [ -f "$profile" ]; then
+  # Cargo does not look into it, so its name says what is in it.
+  used=$(realpath -m "$target")/$(sha256sum "$profile" | cut -c1-16).profdata
+  mkdir -p "$target"
+  cp "$profile" "$used"
+  RUSTFLAGS="${RUSTFLAGS:-} -Cprofile-use=$used"
+else
+  say "there is no $profile: the gateway takes a fifth more of the processor (scripts/profile.sh makes one)"
+fi
+RUSTFLAGS=${RUSTFLAGS:-} cargo build --release --locked --quiet -p penstock-cli -p penstock-testkit -p penstock-ffi
