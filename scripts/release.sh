@@ -17,7 +17,9 @@ elif [ -f "$profile" ]; then
   used=$(realpath -m "$target")/$(sha256sum "$profile" | cut -c1-16).profdata
   mkdir -p "$target"
   cp "$profile" "$used"
-  RUSTFLAGS="${RUSTFLAGS:-} -Cprofile-use=$used"
+  # It is of an older state of the code: what has changed since is compiled as without, and a warning of each says nothing
+  # that test_layout.py does not.
+  RUSTFLAGS="${RUSTFLAGS:-} -Cprofile-use=$used -Cllvm-args=-no-pgo-warn-mismatch"
 else
   say "there is no $profile: the gateway takes a fifth more of the processor (scripts/profile.sh makes one)"
 fi
