@@ -82,6 +82,13 @@ void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pla
 	bool names_are_unique = false;
 	if (root->type == LogicalOperatorType::LOGICAL_COPY_TO_FILE) {
 		auto &copy = root->Cast<LogicalCopyToFile>();
+		if (IsOnVolume(copy.file_path) && (copy.per_thread_output || copy.partition_output || copy.rotate)) {
+			// DuckDB would remove a file of that name first, where it may overwrite.
+			throw InvalidInputException("COPY cannot make a directory of \"%s\": a volume has none for files. Leave "
+			                            "out PER_THREAD_OUTPUT, PARTITION_BY and FILE_SIZE_BYTES, or COPY to a file "
+			                            "system",
+			                            copy.file_path);
+		}
 		if (copy.use_tmp_file && IsOnVolume(copy.file_path)) {
 			copy.file_path = ReplacedOnVolume(copy.file_path);
 		}

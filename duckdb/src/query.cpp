@@ -225,6 +225,14 @@ Pairs Query::OptionsOf(const string &path, optional_ptr<FileOpener> opener) {
 	return fresh;
 }
 
+void Query::SeesVersion(const string &path, const string &version) {
+	lock_guard<mutex> guard(lock);
+	auto known = versions.emplace(path, version).first;
+	if (known->second != version) {
+		throw IOException("\"%s\" was replaced while it was read. Run the statement again", path);
+	}
+}
+
 shared_ptr<WriterState> Query::FindWriter(const string &path) {
 	lock_guard<mutex> guard(lock);
 	for (auto entry = writers.rbegin(); entry != writers.rend(); ++entry) {

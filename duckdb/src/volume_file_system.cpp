@@ -67,6 +67,13 @@ VolumeHandle::~VolumeHandle() {
 	}
 }
 
+string VolumeHandle::Version() {
+	ps_rows *rows = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_file_version(&File(), &rows, &error), error);
+	return Rows(rows).Cell(0, idx_t(0));
+}
+
 idx_t VolumeHandle::Size() {
 	return ps_file_size(&File()) + appended.size();
 }
@@ -201,6 +208,11 @@ unique_ptr<FileHandle> VolumeFileSystem::OpenFileExtended(const OpenFileInfo &in
 		return nullptr;
 	}
 	auto handle = make_uniq<VolumeHandle>(*this, info.path, flags, VolumeFileHandle(file));
+	auto client = FileOpener::TryGetClientContext(opener);
+	if (client && !flags.OpenForWriting() && flags.Lock() == FileLockType::NO_LOCK) {
+		// DuckDB reads a footer by one handle and what it tells of by another.
+		ClientIo::Get(*client, engine)->Current()->SeesVersion(info.path, handle->Version());
+	}
 	if (opener) {
 		handle->TryAddLogger(*opener);
 		DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));

@@ -130,3 +130,82 @@ def test_copy_replaces_a_file_whole_or_not_at_all(
         con.execute(f"COPY (SELECT 3 AS v) TO '{target}' (FORMAT parquet)")
         assert value(con, f"SELECT sum(v) FROM read_parquet('{target}')") == 3
         assert penstock("ls", volume).split()[1::2] == [name]
+
+
+@pytest.mark.parametrize("options", ["", "(READ_ONLY)"])
+def test_copy_does_not_replace_a_database_that_is_attached(options: str, volume: Path) -> None:
+    with attached(volume, "sales") as con:
+        con.execute("CREATE TABLE t AS SELECT 1 AS i")
+        # The volume can be written.
+        con.execute(f"ATTACH '{url(volume, 'other')}'")
+        con.execute(f"USE memory; DETACH d; ATTACH '{url(volume, 'sales')}' AS d {options}")
+        for how in ["parquet", "csv", "parquet, USE_TMP_FILE false", "csv, USE_TMP_FILE false"]:
+            # Before anything is written: its rows would fail.
+            copy = f"COPY (SELECT error('row')) TO '{url(volume, 'sales')}' (FORMAT {how})"
+            con.execute(f"EXPLAIN {copy}")
+            con.execute(f"PREPARE p AS {copy}")
+            for statement in [copy, "EXECUTE p", "EXECUTE p"]:
+                with pytest.raises(duckdb.Error, match="sales: it is open already"):
+                    con.execute(statement)
+        found = con.execute(f"FROM glob('{url(volume, '*')}')").fetchall()
+        assert found == [(url(volume, "other"),), (url(volume, "sales"),)]
+        assert value(con, "SELECT i FROM d.t") == 1
+        con.execute(f"DETACH d; ATTACH '{url(volume, 'sales')}' AS d")
+        con.execute("INSERT INTO d.t VALUES (1); CHECKPOINT d; DETACH d")
+        con.execute(f"COPY (SELECT 2 AS i) TO '{url(volume, 'sales')}' (FORMAT parquet)")
+        assert value(con, f"SELECT i FROM read_parquet('{url(volume, 'sales')}')") == 2
+
+
+@pytest.mark.parametrize("many", ["PER_THREAD_OUTPUT", "PARTITION_BY (i)", "FILE_SIZE_BYTES 9"])
+def test_a_volume_has_no_directories_for_files(many: str, volume: Path) -> None:
+    with attached(volume, "sales") as con:
+        con.execute("CREATE TABLE t AS SELECT 1 AS i, 2 AS j; CHECKPOINT")
+        for name in ["sales", "new"]:
+            with pytest.raises(duckdb.Error, match=f"a volume has none for.*{many[:9]}"):
+                con.execute(f"COPY t TO '{url(volume, name)}' ({many}, OVERWRITE)")
+        with pytest.raises(duckdb.Error, match="COPY writes a table to a file of its own"):
+            con.execute(f"EXPORT DATABASE '{url(volume, 'new')}'")
+        con.execute("CHECKPOINT")
+        assert con.execute(f"FROM glob('{url(volume, '*')}')").fetchall() == [
+            (url(volume, "sales"),)
+        ]
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize("when", ["while it is planned", "while it is scanned"])
+def test_a_statement_reads_one_file_or_fails(when: str, is_held: bool, volume: Path) -> None:
+    target, groups = url(volume, "orders.parquet"), 8
+    options = "FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE 20480"
+
+    def put(to: duckdb.DuckDBPyConnection, number: int) -> None:
+        rows = f"SELECT i, {number} + hash(i) % 1 AS v FROM range({groups * 20480}) r(i)"
+        to.execute(f"COPY ({rows}) TO '{target}' ({options})")
+
+    with connect() as writer, connect() as reader:
+        if is_held:
+            writer.execute(f"ATTACH '{url(volume, 'sales')}'")
+        put(writer, 1)
+        calls: list[int] = []
+
+        def replace(row: int) -> int:
+            # Twice: the second one may lie where the one that is being read did.
+            if not calls:
+                calls.append(row)
+                put(writer, 2)
+                put(writer, 3)
+            return 0
+
+        reader.create_function("replace_it", replace, [int], int)  # type: ignore[list-item]
+        reader.execute("SET threads = 1")
+        # A call with a constant is made by the optimizer, behind the look at the footer.
+        row = "7" if when == "while it is planned" else "i"
+        query = (
+            f"SELECT max(replace_it({row})), min(v), max(v), count(*) FROM read_parquet('{target}')"
+        )
+        with pytest.raises(
+            duckdb.Error, match=r"was replaced while it was (read|open)[^|]*Run the statement again"
+        ):
+            reader.execute(query).fetchall()
+        assert calls
+        again = reader.execute(query).fetchall()
+        assert again == [(0, 3, 3, groups * 20480)]

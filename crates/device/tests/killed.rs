@@ -60,6 +60,7 @@ fn child(path: &Path, io: &str, first: u64) -> Result<()> {
             next.truncate(0)?;
             next.write_at(&record(number), 0)?;
             next.sync()?;
+            drop(log);
             volume.rename("db.wal.checkpoint", "db.wal")?;
             log = next;
         } else {

@@ -220,6 +220,8 @@ bool ps_file_sync(const ps_file *file, ps_error **error); /* bytes and size are 
 bool ps_file_truncate(const ps_file *file, uint64_t size_bytes, ps_error **error);
 bool ps_file_trim(const ps_file *file, uint64_t offset, uint64_t len, ps_error **error); /* the bytes are not needed any more */
 uint64_t ps_file_size(const ps_file *file);
+/* One cell: the same for every handle to the same file, and another once that was replaced. */
+bool ps_file_version(const ps_file *file, ps_rows **out, ps_error **error);
 bool ps_file_exists(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, bool *out, ps_error **error);
 bool ps_file_remove(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, bool *was_there, ps_error **error);
 /* In place of the file that may be there; at no moment is there none. */

@@ -2,10 +2,11 @@
 
 use crate::abi::{PsPair, PsStr, free, give, handle};
 use crate::error::{PsError, guarded};
+use crate::rows::PsRows;
 use crate::volumes::{At, PsVolumes, Target, put};
 use crate::window::{Plan, SMALL_MAX_BYTES, Window};
 use penstock_base::{Error, Kind, Result};
-use penstock_device::volume::{File, Lock, OpenFileOptions, SharedVolume};
+use penstock_device::volume::{File, Lock, OpenFileOptions, SharedVolume, Version};
 use std::ffi::c_void;
 use std::sync::Mutex;
 
@@ -53,8 +54,9 @@ enum Access {
         _volume: SharedVolume,
     },
     /// A reader without a lock on a volume that nobody else has open. It must not be in the way of
-    /// one who wants to write, so it keeps nothing open: it looks again when it is read.
-    Look { target: Target, head: Vec<u8>, size_bytes: u64 },
+    /// one who wants to write, so it keeps nothing open: it looks again when it is read, and takes
+    /// no other file for the one that it found.
+    Look { target: Target, head: Vec<u8>, size_bytes: u64, version: Version },
 }
 
 impl PsFile {
@@ -74,6 +76,10 @@ impl PsFile {
         if exists && flags.has(Flags::EXCLUSIVE) {
             return fail(Kind::Conflict, "it exists already");
         }
+        if let (Some(other), true) = (&target.to_replace, flags.has(Flags::TRUNCATE)) {
+            // Told now, and not when all is written.
+            volume.check_replaceable(other)?;
+        }
         let create = flags.has(Flags::CREATE) || flags.has(Flags::TRUNCATE);
         if !exists && !create && flags.has(Flags::NULL_IF_ABSENT) {
             return Ok(None);
@@ -90,7 +96,7 @@ impl PsFile {
     fn read(&self, into: &mut [u8], offset: u64) -> Result<usize> {
         match &self.access {
             Access::Open { file, ahead, .. } => read_ahead(file, ahead, into, offset),
-            Access::Look { target, head, size_bytes } => {
+            Access::Look { target, head, size_bytes, version } => {
                 let length = size_bytes.saturating_sub(offset).min(into.len() as u64) as usize;
                 let start = offset.min(*size_bytes) as usize;
                 if let Some(known) = head.get(start..start + length) {
@@ -99,9 +105,21 @@ impl PsFile {
                 }
                 target.peek(|volume| {
                     let options = OpenFileOptions { create: false, lock: Lock::None };
-                    volume.open_file(&target.name, options)?.read_at(into, offset)
+                    let file = volume.open_file(&target.name, options)?;
+                    match file.is_still(version)? {
+                        true => file.read_at(into, offset),
+                        false => Err(target.replaced()),
+                    }
                 })
             }
+        }
+    }
+
+    /// The same text for every handle to the same file, and another for one that replaces it.
+    fn version(&self) -> Result<String> {
+        match &self.access {
+            Access::Open { file, .. } => Ok(file.version()?.to_string()),
+            Access::Look { version, .. } => Ok(version.to_string()),
         }
     }
 
@@ -157,9 +175,14 @@ impl Access {
             let mut head = vec![0; HEAD_BYTES];
             let length = file.read_at(&mut head, 0)?;
             head.truncate(length);
-            Ok(Some((head, file.size_bytes())))
+            Ok(Some((head, file.size_bytes(), file.version()?)))
         })?;
-        Ok(found.map(|(head, size_bytes)| Access::Look { target, head, size_bytes }))
+        Ok(found.map(|(head, size_bytes, version)| Access::Look {
+            target,
+            head,
+            size_bytes,
+            version,
+        }))
     }
 }
 
@@ -313,4 +336,19 @@ pub unsafe extern "C" fn ps_file_size(file: *const PsFile) -> u64 {
     // SAFETY: the caller vouches for it.
     let Ok(file) = (unsafe { handle(file, "file") }) else { return 0 };
     crate::error::quiet(0, || file.size_bytes())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `file` came from this library, the out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_file_version(
+    file: *const PsFile,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe { guarded(error, || give(out, PsRows::of_text(handle(file, "file")?.version()?))) }
+        .is_some()
 }

@@ -4,21 +4,23 @@
 use crate::abi::{PsPair, PsStr, give};
 use crate::error::{PsError, guarded};
 use crate::rows::PsRows;
-use crate::volumes::{At, PsVolumes, put};
+use crate::volumes::{At, Directory, PsVolumes, put};
 use penstock_base::{Kind, Result};
 use penstock_device::address::Place;
 use penstock_device::volume::Volume;
-use std::path::Path;
 
-/// A URL of a directory for spilling: its device and the prefix of its files.
-fn directory<'a>(volumes: &PsVolumes, at: &'a At) -> Result<(&'a Path, String)> {
+/// What a URL of a directory for spilling names.
+fn directory(volumes: &PsVolumes, at: &At) -> Result<Directory> {
     match &at.address.place {
         Place::Temp { directory, file: None } => {
-            Ok((&at.address.device, volumes.prefix(directory)))
+            Ok(volumes.directory(&at.address.device, directory))
         }
         _ => {
-            let hint = "Spilling goes to nvme:///dev/ng0n1?temp";
-            Err(at.error(Kind::Invalid, "it is no directory for spilling").with_hint(hint))
+            let message = "it is no directory for spilling, and a volume has no others";
+            let hint = "Spilling goes to nvme:///dev/ng0n1?temp. COPY writes a table to a file of \
+                        its own, such as nvme:///dev/ng0n1?db=orders.parquet; EXPORT DATABASE \
+                        goes to a file system";
+            Err(at.error(Kind::Invalid, message).with_hint(hint))
         }
     }
 }
@@ -39,7 +41,7 @@ pub unsafe extern "C" fn ps_spill_exists(
         guarded(error, || {
             let (volumes, at) = At::new(volumes, url, std::ptr::null(), 0)?;
             let there = match directory(volumes, &at) {
-                Ok((_, prefix)) => volumes.spills().contains_key(&prefix),
+                Ok(directory) => volumes.spills().contains_key(&directory),
                 Err(_) => false,
             };
             put(out, there)
@@ -64,10 +66,10 @@ pub unsafe extern "C" fn ps_spill_create(
     unsafe {
         guarded(error, || {
             let (volumes, at) = At::new(volumes, url, settings, count)?;
-            let (device, prefix) = directory(volumes, &at)?;
+            let directory = directory(volumes, &at)?;
             let wish = volumes.wish(at.address.asked, &at.settings, true)?;
-            let volume = volumes.join(device, &wish)?;
-            volumes.spills().insert(prefix, volume);
+            let volume = volumes.join(&directory.0, &wish)?;
+            volumes.spills().insert(directory, volume);
             Ok(())
         })
     }
@@ -99,9 +101,9 @@ pub unsafe extern "C" fn ps_spill_list(
     unsafe {
         guarded(error, || {
             let (volumes, at) = At::new(volumes, url, std::ptr::null(), 0)?;
-            let (_, prefix) = directory(volumes, &at)?;
+            let directory = directory(volumes, &at)?;
             let spills = volumes.spills();
-            let names = spills.get(&prefix).map(|volume| files(volume, &prefix));
+            let names = spills.get(&directory).map(|volume| files(volume, &directory.1));
             give(out, PsRows::of_names(names.unwrap_or_default()))
         })
     }
@@ -122,8 +124,9 @@ pub unsafe extern "C" fn ps_spill_remove(
     unsafe {
         guarded(error, || {
             let (volumes, at) = At::new(volumes, url, std::ptr::null(), 0)?;
-            let (_, prefix) = directory(volumes, &at)?;
-            let Some(volume) = volumes.spills().remove(&prefix) else { return Ok(()) };
+            let directory = directory(volumes, &at)?;
+            let Some(volume) = volumes.spills().remove(&directory) else { return Ok(()) };
+            let (_, prefix) = directory;
             files(&volume, &prefix)
                 .iter()
                 .try_for_each(|name| volume.remove(&(prefix.clone() + name)))

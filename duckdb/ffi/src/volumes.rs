@@ -24,15 +24,20 @@ pub struct PsVolumes {
     budget: Arc<Budget>,
     instance: u64,
     process: u32,
-    /// The volumes on which it spills, by the names of the directories. A file of a directory is
-    /// closed and opened again while it holds bytes, so the directory keeps the volume open.
-    spills: Mutex<BTreeMap<String, SharedVolume>>,
+    /// The volumes on which it spills. A file of a directory is closed and opened again while it
+    /// holds bytes, so the directory keeps the volume open.
+    spills: Mutex<BTreeMap<Directory, SharedVolume>>,
 }
+
+/// A directory for spilling: its device as its URL has it, and the prefix of all its files.
+pub(crate) type Directory = (PathBuf, String);
 
 /// A file as its URL and the settings describe it.
 pub(crate) struct Target {
     pub device: PathBuf,
     pub name: String,
+    /// The name that it is to get, if COPY writes it to put it in the place of another file.
+    pub to_replace: Option<String>,
     wish: Wish,
     budget: Arc<Budget>,
     /// The volume, if it is known without a look at the device: DuckDB asks of each block that it
@@ -57,6 +62,14 @@ impl Target {
         }
     }
 
+    /// The error of who reads the file and finds another in its place.
+    pub fn replaced(&self) -> Error {
+        Error::new(Kind::Conflict, "it was replaced while it was read")
+            .with_operation("volume read")
+            .with_object(format!("{}?db={}", self.device.display(), self.name))
+            .with_hint("Run the statement again")
+    }
+
     /// Whether the process has the device open.
     pub fn is_open(&self) -> bool {
         self.spill.is_some() || SharedVolume::is_open(&self.device)
@@ -71,22 +84,22 @@ fn joined(device: &Path, wish: &Wish, budget: &Arc<Budget>) -> Result<SharedVolu
 }
 
 impl PsVolumes {
-    pub(crate) fn spills(&self) -> MutexGuard<'_, BTreeMap<String, SharedVolume>> {
+    pub(crate) fn spills(&self) -> MutexGuard<'_, BTreeMap<Directory, SharedVolume>> {
         self.spills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The volume that a directory keeps open. None in a child of a fork: a thread that it has not
     /// may have held the lock.
-    fn spill(&self, prefix: &str) -> Option<SharedVolume> {
+    fn spill(&self, directory: &Directory) -> Option<SharedVolume> {
         if self.process != std::process::id() {
             return None;
         }
-        self.spills().get(prefix).cloned()
+        self.spills().get(directory).cloned()
     }
 
-    /// The prefix of all files of a directory.
-    pub(crate) fn prefix(&self, directory: &str) -> String {
-        format!("{TEMP_PREFIX}{}/{directory}/", self.instance)
+    /// A directory by its name.
+    pub(crate) fn directory(&self, device: &Path, name: &str) -> Directory {
+        (device.to_path_buf(), format!("{TEMP_PREFIX}{}/{name}/", self.instance))
     }
 
     /// Opens a volume, or joins those who have it open.
@@ -106,20 +119,24 @@ impl PsVolumes {
     pub(crate) fn target(&self, at: &At, write: bool) -> Result<Target> {
         let Address { device, place, asked } = &at.address;
         let wish = self.wish(*asked, &at.settings, write)?;
-        let mut spill = None;
+        let (mut spill, mut to_replace) = (None, None);
         let name = match place {
-            Place::Database(name) => name.clone(),
+            Place::Database(name) => {
+                to_replace = Address::to_replace(&at.url);
+                name.clone()
+            }
             Place::Temp { directory, file: Some(file) } => {
-                let prefix = self.prefix(directory);
-                spill = self.spill(&prefix);
-                prefix + file
+                let directory = self.directory(device, directory);
+                spill = self.spill(&directory);
+                directory.1 + file
             }
             Place::Temp { file: None, .. } => {
                 return Err(at.error(Kind::Invalid, "it is a directory for spilling, no file"));
             }
             Place::Volume => return Err(at.missing_name(&wish)),
         };
-        Ok(Target { device: device.clone(), name, wish, budget: self.budget.clone(), spill })
+        let (device, budget) = (device.clone(), self.budget.clone());
+        Ok(Target { device, name, to_replace, wish, budget, spill })
     }
 }
 

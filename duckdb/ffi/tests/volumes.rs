@@ -128,7 +128,7 @@ fn nulls_are_errors_and_never_crashes() {
     let endless = PsStr { data: room.cast_const().cast(), len: usize::MAX };
     // SAFETY: null is what is tested; the rest is live.
     unsafe {
-        let calls: [&dyn Fn(*mut *mut PsError) -> bool; 29] = [
+        let calls: [&dyn Fn(*mut *mut PsError) -> bool; 31] = [
             &|e| ps_volumes_new(null(), volumes, e),
             &|e| ps_volumes_new(opened.engine, null_mut(), e),
             &|e| ps_volume_database(nowhere, rows, e),
@@ -152,6 +152,8 @@ fn nulls_are_errors_and_never_crashes() {
             &|e| ps_file_sync(null(), e),
             &|e| ps_file_truncate(null(), 0, e),
             &|e| ps_file_trim(null(), 0, 1, e),
+            &|e| ps_file_version(null(), rows, e),
+            &|e| ps_file_version(file, null_mut(), e),
             &|e| ps_file_exists(opened.volumes, url, null(), 0, null_mut(), e),
             &|e| ps_file_remove(null(), url, null(), 0, flag, e),
             &|e| ps_file_move(null(), url, url, null(), 0, e),
@@ -302,6 +304,110 @@ fn a_look_at_a_volume_that_is_destroyed_meanwhile_is_an_error() {
     assert_eq!(read(look, 10, 9_000).unwrap_err().0, Kind::NotFound);
     // SAFETY: each handle is freed once.
     unsafe { ps_file_free(look) };
+}
+
+/// As COPY does it, by handles that go at once.
+fn replace(opened: &Opened, db: &str, bytes: &[u8]) -> Result<(), (Kind, String)> {
+    const TRUNCATE: u32 = 4;
+    let url = |name: &str| format!("nvme://{}?io=file&file=/{name}", opened.image.display());
+    let (from, to) = (url(&format!("tmp_{db}")), url(db));
+    let (from, to) = (PsStr::lend(&from), PsStr::lend(&to));
+    let (mut file, mut error) = (null_mut(), null_mut());
+    let flags = WRITE | CREATE | TRUNCATE | WRITE_LOCK;
+    // SAFETY: live handles, readable texts, writable out-parameters; the file is freed once.
+    unsafe {
+        if !ps_file_open(opened.volumes, from, null(), 0, flags, &mut file, &mut error) {
+            return Err(told(error));
+        }
+        write(file, bytes, 0)?;
+        assert!(ps_file_sync(file, null_mut()));
+        ps_file_free(file);
+        match ps_file_move(opened.volumes, from, to, null(), 0, &mut error) {
+            true => Ok(()),
+            false => Err(told(error)),
+        }
+    }
+}
+
+#[test]
+fn a_look_at_a_file_that_is_replaced_meanwhile_is_an_error() {
+    let opened = Opened::new("replaced");
+    // Three of one size: the third may lie where the first one did.
+    let versions = [1u8, 2, 3].map(|letter| vec![letter; 100_000]);
+    replace(&opened, "a", &versions[0]).unwrap();
+    let look = opened.open("a", 0).unwrap();
+    assert_eq!(read(look, 10, 50_000).unwrap(), [1; 10]);
+    replace(&opened, "b", &versions[1]).unwrap();
+    assert_eq!(read(look, 10, 50_000).unwrap(), [1; 10], "another file was made");
+    for version in &versions[1..] {
+        replace(&opened, "a", version).unwrap();
+        // It is open to others when it is looked at, or not.
+        let holders = [None, Some(opened.open("b", WRITE).unwrap())];
+        for holder in holders.into_iter().rev() {
+            let (kind, message) = read(look, 10, 50_000).unwrap_err();
+            assert_eq!(kind, Kind::Conflict, "{message}");
+            assert!(message.contains("?db=a: it was replaced while it was read"), "{message}");
+            assert!(message.contains("Run the statement again"), "{message}");
+            if let Some(holder) = holder {
+                // SAFETY: it is freed once.
+                unsafe { ps_file_free(holder) };
+            }
+        }
+    }
+    let fresh = opened.open("a", 0).unwrap();
+    assert_eq!(read(fresh, 10, 50_000).unwrap(), [3; 10]);
+    // SAFETY: each handle is freed once.
+    unsafe {
+        ps_file_free(look);
+        ps_file_free(fresh);
+    }
+}
+
+#[test]
+fn what_is_to_replace_a_file_that_is_locked_is_not_even_begun() {
+    let opened = Opened::new("locked");
+    for lock in [WRITE_LOCK, READ_LOCK] {
+        replace(&opened, "a", b"old").unwrap();
+        // So that the volume can be written.
+        let other = opened.open("b", WRITE | CREATE).unwrap();
+        let holder = opened.open("a", lock).unwrap();
+        let (kind, message) = replace(&opened, "a", b"new").unwrap_err();
+        assert_eq!(kind, Kind::Conflict, "{message}");
+        assert!(message.contains("?db=a: it is open already"), "{message}");
+        assert_eq!(read(holder, 10, 0).unwrap(), b"old");
+        assert!(opened.open("tmp_a", 0).is_err(), "nothing is left");
+        // SAFETY: each handle is freed once.
+        unsafe {
+            ps_file_free(holder);
+            ps_file_free(other);
+        }
+        replace(&opened, "a", b"new").unwrap();
+    }
+}
+
+/// Files for spilling have the same names on every device.
+#[test]
+fn what_is_spilled_to_one_device_is_not_found_on_another() {
+    let (opened, other) = (Opened::new("spilling"), Opened::new("beside"));
+    let url = |image: &Path, file: &str| format!("nvme://{}?io=file&temp{file}", image.display());
+    let (mut file, mut there, mut error) = (null_mut(), false, null_mut());
+    // SAFETY: live handles, readable texts, writable out-parameters; the file is freed once.
+    unsafe {
+        let directory = url(&opened.image, "");
+        assert!(ps_spill_create(opened.volumes, PsStr::lend(&directory), null(), 0, &mut error));
+        let spilled = url(&opened.image, "/x");
+        let flags = WRITE | CREATE;
+        let spilled = PsStr::lend(&spilled);
+        assert!(ps_file_open(opened.volumes, spilled, null(), 0, flags, &mut file, &mut error));
+        let mut exists = |url: &str| {
+            let url = PsStr::lend(url);
+            assert!(ps_file_exists(opened.volumes, url, null(), 0, &mut there, &mut error));
+            there
+        };
+        assert!(exists(&url(&opened.image, "/x")));
+        assert!(!exists(&url(&other.image, "/x")));
+        ps_file_free(file);
+    }
 }
 
 #[test]

@@ -71,6 +71,8 @@ public:
 	//! The options of a path's store. A statement sees one set of secrets and settings, and opens its file
 	//! once to bind it and once in each thread.
 	Pairs OptionsOf(const string &path, optional_ptr<FileOpener> opener);
+	//! A file of a volume was opened to be read; throws if the statement has opened another of its name before.
+	void SeesVersion(const string &path, const string &version);
 	//! Says that it may end before its files do (LIMIT): from now on little is fetched ahead.
 	void EndsEarly();
 	bool MayEndEarly() const {
@@ -116,6 +118,8 @@ private:
 	shared_ptr<Query> cleanup;
 	ErrorData remembered;
 	vector<std::pair<string, shared_ptr<MovingBound>>> bounds;
+	//! The files of volumes that it reads, by path.
+	unordered_map<string, string> versions;
 	//! What OptionsOf told last.
 	string options_path;
 	Pairs options;

@@ -22,6 +22,8 @@ public:
 
 	ps_file &File();
 	idx_t Size();
+	//! The same for every handle to the same file, and another once that was replaced.
+	string Version();
 	//! As many bytes as there are.
 	idx_t ReadAt(void *buffer, idx_t size, idx_t location);
 	void WriteAt(const void *buffer, idx_t size, idx_t location);

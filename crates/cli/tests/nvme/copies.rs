@@ -181,8 +181,13 @@ fn signalled(signal: &str, args: &[&str], is_at_work: impl Fn() -> bool) -> Stri
         assert!(verb.try_wait().unwrap().is_none(), "{args:?} came to its end");
         std::thread::yield_now();
     }
+    // Halted, so that it does not come to its end before the signal does.
+    let halted = rustix::process::Pid::from_child(&verb);
+    rustix::process::kill_process(halted, rustix::process::Signal::STOP).unwrap();
     let number = verb.id().to_string();
-    assert!(Command::new("kill").args([signal, &number]).status().unwrap().success());
+    for each in [signal, "-CONT"] {
+        assert!(Command::new("kill").args([each, &number]).status().unwrap().success());
+    }
     let output = verb.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(19), "{signal}: {output:?}");
     String::from_utf8(output.stderr).unwrap()

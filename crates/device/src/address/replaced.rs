@@ -11,6 +11,9 @@ use std::fmt::Write as _;
 /// The parameter that names a file so; only [`Address::replaced`] writes it.
 pub(super) const PARAMETER: &str = "file";
 
+/// How DuckDB marks a file that is to replace another (`physical_copy_to_file.cpp`).
+const TEMP_BEGIN: &str = "/tmp_";
+
 impl Address {
     /// The URL of the same file that stays on its volume with `tmp_` behind the last slash.
     ///
@@ -24,6 +27,15 @@ impl Address {
         let (device, asked) = (device.display(), asked.to_string());
         let asked = asked.strip_prefix('&').map_or_else(String::new, |it| format!("{it}&"));
         Ok(format!("{SCHEME}{device}?{asked}{PARAMETER}=/{}", encoded(&name)))
+    }
+
+    /// The name of the file in whose place COPY will put the one that it writes at this URL, if it
+    /// has made the URL of one of [`Address::replaced`].
+    pub fn to_replace(url: &str) -> Option<String> {
+        let (front, name) = url.rsplit_once(TEMP_BEGIN)?;
+        let front = front.strip_suffix('=')?.strip_suffix(PARAMETER)?;
+        let is_it = front.ends_with(['?', '&']) && !name.contains('/');
+        is_it.then(|| decoded(&format!("/{name}"))).flatten()
     }
 }
 

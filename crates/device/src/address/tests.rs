@@ -175,7 +175,13 @@ fn a_file_that_is_replaced_stays_on_its_volume() {
         assert!(directory.ends_with('=') && !file.is_empty(), "{replaced}");
         let beside = parse(&format!("{directory}/tmp_{file}"));
         assert_eq!(beside, parse(&format!("nvme://disk.img?io=file&db=tmp_{name}&depth=8")));
+        let told = Address::to_replace(&format!("{directory}/tmp_{file}"));
+        assert_eq!(told.as_deref(), Some(name));
     }
+    for other in ["db=tmp_a", "file=/a", "temp/tmp_a", "file=/a/tmp_b", "file=/tmp_%2"] {
+        assert_eq!(Address::to_replace(&format!("nvme:///d?{other}")), None, "{other}");
+    }
+    assert_eq!(Address::to_replace("nvme:///file=/tmp_a"), None);
     assert_eq!(Address::replaced("nvme:///d?db=a").expect("a file"), "nvme:///d?file=/a");
     for wrong in ["nvme:///d?temp", "nvme:///d", "nvme:///d?db=a&file=/b", "nvme:///d?file=/b&db=a"]
     {

@@ -126,7 +126,7 @@ impl Volume {
         let name = node.name();
         if node.is_removed() {
             // Its name may be another file's by now.
-            return Err(self.removed(OPERATION, &name));
+            return Err(self.gone(OPERATION, node));
         }
         let live = {
             let map = node.map();
@@ -155,13 +155,8 @@ impl Volume {
                 drop((core, rest));
                 self.flush(OPERATION)
             }
-            None => Err(self.removed(OPERATION, &name)),
+            None => Err(self.gone(OPERATION, node)),
         }
-    }
-
-    pub(super) fn removed(&self, operation: &'static str, name: &str) -> Error {
-        self.error(Kind::NotFound, "the file was removed", operation, name)
-            .with_hint("Detach the database, and attach it again if it should be there")
     }
 }
 

@@ -5,8 +5,9 @@ use crate::device::Command;
 use crate::volume::Volume;
 use crate::volume::behind;
 use crate::volume::copies::memory;
+use crate::volume::holders::Lock;
 use crate::volume::map::Map;
-use crate::volume::node::{Lock, NO_PAGE, Node};
+use crate::volume::node::{NO_PAGE, Node};
 use crate::volume::table::PAGE_BYTES;
 use penstock_base::{Error, Kind, Result};
 use std::sync::{Arc, MutexGuard};
@@ -43,7 +44,7 @@ impl Drop for File {
             std::mem::forget(self.node.clone());
             return;
         }
-        if self.node.unlock(self.lock) {
+        if self.node.holders().leave(self.lock) {
             self.drop_ahead();
             self.volume.give_back(&self.node);
         }
@@ -82,7 +83,7 @@ impl File {
 
     pub(super) fn check(&self, operation: &'static str) -> Result<()> {
         match self.node.is_removed() {
-            true => Err(self.volume.removed(operation, &self.node.name())),
+            true => Err(self.volume.gone(operation, &self.node)),
             false => Ok(()),
         }
     }

@@ -16,10 +16,12 @@ mod file;
 mod format;
 mod grown;
 mod helped;
+mod holders;
 mod map;
 mod moved;
 mod node;
 mod ranges;
+mod replaced;
 mod room;
 mod shared;
 mod shrunk;
@@ -34,7 +36,8 @@ mod write;
 pub use account::{Account, Lease, Leased, Memory, Purpose};
 pub use file::File;
 pub use format::{FormatOptions, Report, check, check_unused, format};
-pub use node::Lock;
+pub use holders::Lock;
+pub use replaced::Version;
 pub use shared::{Asked, SharedVolume, Wish};
 pub use side::{Side, Sides, SpillsMost};
 
@@ -239,11 +242,8 @@ impl Volume {
             None if options.create => self.create(&mut core, name)?,
             None => return Err(no_such_file(self.object(name), &core, OPERATION)),
         };
-        if !node.try_lock(options.lock) {
-            let message = "it is open already, with a lock that forbids this";
-            return Err(self
-                .error(Kind::Conflict, message, OPERATION, name)
-                .with_hint("Close the other handle; several may only read together"));
+        if !node.holders().try_enter(options.lock) {
+            return Err(self.locked(OPERATION, name));
         }
         Ok(File::new(self.clone(), node, options.lock))
     }
@@ -288,46 +288,6 @@ impl Volume {
         drop(core);
         // Nor does anybody need what of it is in memory.
         behind::forget(&node, 0);
-        Ok(())
-    }
-
-    /// Gives a file another name, in place of the file that may have it; at no moment, not even
-    /// after a crash, is there none of that name. Open handles follow.
-    ///
-    /// # Errors
-    /// `NotFound`; `Invalid` between temporary and lasting names; and as [`Port::run`].
-    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        const OPERATION: &str = "volume rename";
-        self.check_writable(OPERATION)?;
-        let mut core = self.core();
-        let Some(node) = core.nodes.get(from).cloned() else {
-            return Err(no_such_file(self.object(from), &core, OPERATION));
-        };
-        if from == to {
-            return Ok(());
-        }
-        if !is_name(to) || node.is_temp() != to.starts_with(TEMP_PREFIX) {
-            let message = "it cannot get that name";
-            return Err(self.error(Kind::Invalid, message, OPERATION, from).with_hint(format!(
-                "A name has 1 to 255 bytes; {TEMP_PREFIX} is for temporary files"
-            )));
-        }
-        if !node.is_temp() {
-            let longer = to.len().saturating_sub(from.len()) as u64;
-            self.check_name_room(&core, longer, OPERATION, from)?;
-            let mut next = core.table.clone();
-            let entry = next.files.remove(from).expect("a lasting file is in the table");
-            next.files.insert(to.to_string(), entry);
-            self.commit(&mut core, next, OPERATION)?;
-        }
-        core.nodes.remove(from);
-        let replaced = core.nodes.insert(to.to_string(), node.clone());
-        node.rename(to);
-        if let Some(replaced) = replaced {
-            self.discard(&mut core, &replaced);
-            drop(core);
-            behind::forget(&replaced, 0);
-        }
         Ok(())
     }
 

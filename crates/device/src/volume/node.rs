@@ -1,9 +1,10 @@
-//! A file in memory: its map, its size, its locks. It decides which handles go together.
+//! A file in memory: its map, its size, its locks.
 
 use crate::buffer::AlignedBuffer;
 use crate::volume::TEMP_PREFIX;
 use crate::volume::ahead::Window;
 use crate::volume::behind::Late;
+use crate::volume::holders::Holders;
 use crate::volume::map::Map;
 use crate::volume::ranges::Ranges;
 use crate::volume::space::{Extent, pages_of};
@@ -11,24 +12,6 @@ use crate::volume::table::PAGE_BYTES;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-/// Which other handles may be open at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
-    /// Any.
-    None,
-    /// Others that read or do not care.
-    Read,
-    /// Only those that do not care.
-    Write,
-}
-
-#[derive(Default)]
-struct Holders {
-    handles: usize,
-    readers: usize,
-    has_writer: bool,
-}
 
 /// The page that was last written in part, as it is on the device.
 pub(crate) struct Edge {
@@ -58,6 +41,8 @@ pub(crate) struct Node {
     name: Mutex<String>,
     is_temp: bool,
     is_removed: AtomicBool,
+    /// Whether another file has its name; told before it is removed.
+    is_replaced: AtomicBool,
     /// Held shared while bytes move, so that pages are not given away meanwhile.
     gate: RwLock<()>,
     /// Changed with the gate held, but for pages that move: nobody else reads or writes those.
@@ -85,7 +70,7 @@ pub(crate) struct Node {
     holes: Mutex<Ranges>,
     /// Whether there are any, without the lock. Set before the file's size takes them in.
     has_holes: AtomicBool,
-    holders: Mutex<Holders>,
+    holders: Holders,
     /// What of it is read ahead. No other lock is taken while it is held.
     window: Mutex<Window>,
     /// What of it is on its way to the device. No other lock is taken while it is held.
@@ -103,6 +88,7 @@ impl Node {
             name: Mutex::new(name.to_string()),
             is_temp: name.starts_with(TEMP_PREFIX),
             is_removed: AtomicBool::new(false),
+            is_replaced: AtomicBool::new(false),
             gate: RwLock::default(),
             map: Mutex::new(Arc::new(map)),
             known: Mutex::new(Known::of(size_bytes)),
@@ -115,7 +101,7 @@ impl Node {
             edge_page: AtomicU64::new(NO_PAGE),
             holes: Mutex::default(),
             has_holes: AtomicBool::new(false),
-            holders: Mutex::default(),
+            holders: Holders::default(),
             window: Mutex::default(),
             late: Late::default(),
         }
@@ -140,6 +126,14 @@ impl Node {
     pub(crate) fn mark_removed(&self) {
         self.is_removed.store(true, Ordering::Release);
         self.note_change();
+    }
+
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_replaced(&self) {
+        self.is_replaced.store(true, Ordering::Release);
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -214,6 +208,11 @@ impl Node {
         std::mem::replace(&mut *self.known(), Known::of(size_bytes))
     }
 
+    /// The handles to it that are open.
+    pub(crate) fn holders(&self) -> &Holders {
+        &self.holders
+    }
+
     pub(crate) fn growth(&self) -> MutexGuard<'_, ()> {
         lock(&self.grow)
     }
@@ -270,32 +269,6 @@ impl Node {
             let _edge = self.edge();
             self.edge_page.store(NO_PAGE, Ordering::Release);
         }
-    }
-
-    /// Enters a handle, unless those that are open forbid it.
-    pub(crate) fn try_lock(&self, wish: Lock) -> bool {
-        let mut holders = lock(&self.holders);
-        match wish {
-            Lock::None => {}
-            Lock::Read if holders.has_writer => return false,
-            Lock::Read => holders.readers += 1,
-            Lock::Write if holders.has_writer || holders.readers > 0 => return false,
-            Lock::Write => holders.has_writer = true,
-        }
-        holders.handles += 1;
-        true
-    }
-
-    /// Takes a handle out again; whether it was the last.
-    pub(crate) fn unlock(&self, held: Lock) -> bool {
-        let mut holders = lock(&self.holders);
-        match held {
-            Lock::None => {}
-            Lock::Read => holders.readers -= 1,
-            Lock::Write => holders.has_writer = false,
-        }
-        holders.handles -= 1;
-        holders.handles == 0
     }
 }
 

@@ -68,7 +68,7 @@ impl Volume {
         const OPERATION: &str = "volume write";
         let mut core = self.core();
         if node.is_removed() {
-            return Err(self.removed(OPERATION, &node.name()));
+            return Err(self.gone(OPERATION, node));
         }
         let (has, after) = {
             let map = node.map();
@@ -120,7 +120,7 @@ impl Volume {
         const OPERATION: &str = "volume truncate";
         let mut core = self.core();
         if node.is_removed() {
-            return Err(self.removed(OPERATION, &node.name()));
+            return Err(self.gone(OPERATION, node));
         }
         let mut map = node.map_mut();
         let (kept, freed) = map.cut(size_bytes.div_ceil(PAGE_BYTES));
@@ -128,7 +128,7 @@ impl Volume {
             let name = node.name();
             let mut next = core.table.clone();
             let Some(entry) = next.files.get_mut(&name) else {
-                return Err(self.removed(OPERATION, &name));
+                return Err(self.gone(OPERATION, node));
             };
             *entry = Entry { size_bytes, extents: kept.extents().to_vec() };
             self.commit(&mut core, next, OPERATION)?;

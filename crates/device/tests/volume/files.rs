@@ -118,6 +118,8 @@ fn a_rename_replaces_and_handles_follow() {
     assert_eq!(content(&volume, "db.wal"), b"new log!");
     let gone = wal.read_at(&mut [0; 3], 0).expect_err("it was replaced");
     assert_eq!(gone.kind(), Kind::NotFound, "{gone}");
+    assert!(gone.to_string().contains("it was replaced while it was open"), "{gone}");
+    assert_eq!(gone.hint(), Some("Run the statement again"));
     for outcome in [wal.write_at(b"x", 0), wal.sync(), wal.truncate(0), wal.trim(0, 9)] {
         assert_eq!(outcome.expect_err("it was replaced").kind(), Kind::NotFound);
     }
@@ -134,12 +136,65 @@ fn locks_keep_handles_apart() {
     assert_eq!(with(Lock::Read).err().expect("a writer").kind(), Kind::Conflict);
     assert_eq!(with(Lock::Write).err().expect("a writer").kind(), Kind::Conflict);
     drop(with(Lock::None).expect("does not care"));
+    // Nor does another file take its place.
+    drop(volume.open_file("tmp_db", CREATE).expect("creates"));
+    let replace = || volume.rename("tmp_db", "db");
+    assert_eq!(replace().expect_err("a writer").kind(), Kind::Conflict);
+    assert_eq!(volume.check_replaceable("db").expect_err("a writer").kind(), Kind::Conflict);
     drop(writer);
     let first = with(Lock::Read).expect("nobody else");
     let second = with(Lock::Read).expect("readers go together");
     assert_eq!(with(Lock::Write).err().expect("readers").kind(), Kind::Conflict);
+    let error = replace().expect_err("readers");
+    assert!(error.to_string().contains("model?db=db: it is open already"), "{error}");
     drop((first, second));
+    volume.check_replaceable("db").expect("all are gone");
+    volume.check_replaceable("none").expect("there is none");
+    replace().expect("all are gone");
     drop(with(Lock::Write).expect("all are gone"));
+}
+
+/// Whoever keeps no handle knows his file again, and no other of its name: also not one that has
+/// its size and lies where it lay.
+#[test]
+fn a_version_is_of_one_file() {
+    let anew = |image: Image| {
+        let (model, port) = device(4096, image);
+        (model, Volume::open(port).expect("opens"))
+    };
+    let (mut model, mut volume) = anew(formatted(4096));
+    let put = |volume: &Arc<Volume>, name: &str, bytes: &[u8]| {
+        let file = volume.open_file(name, CREATE).expect("creates");
+        file.write_at(bytes, 0).expect("writes");
+        file.sync().expect("syncs");
+    };
+    let replace = |volume: &Arc<Volume>, bytes: &[u8]| {
+        put(volume, "tmp_f", bytes);
+        volume.rename("tmp_f", "f").expect("renames");
+    };
+    let open = |volume: &Arc<Volume>| volume.open_file("f", EXISTING).expect("it is there");
+    for length in [0, 1, 4096, 5000, 70_000] {
+        put(&volume, "f", &bytes(length, 1));
+        let first = open(&volume).version().expect("reads");
+        put(&volume, "other", &bytes(9000, 2));
+        volume.remove("other").expect("removes");
+        assert!(open(&volume).is_still(&first).expect("reads"), "{length}: others changed");
+        drop(volume);
+        (model, volume) = anew(model.image());
+        assert!(open(&volume).is_still(&first).expect("reads"), "{length}: opened anew");
+        let again = open(&volume).version().expect("reads").to_string();
+        assert_eq!(again, first.to_string(), "{length}");
+        let others = [bytes(length + 1, 3), bytes(length, 4), bytes(length, 5), bytes(length, 6)];
+        for (index, other) in others.iter().filter(|other| !other.is_empty()).enumerate() {
+            replace(&volume, other);
+            let now = open(&volume);
+            assert!(!now.is_still(&first).expect("reads"), "{length}: replaced by {index}");
+            assert_ne!(now.version().expect("reads").to_string(), first.to_string());
+        }
+        volume.remove("f").expect("removes");
+        drop(volume);
+        (model, volume) = anew(model.image());
+    }
 }
 
 #[test]
