@@ -195,7 +195,7 @@ def test_a_statement_reads_one_file_or_fails(when: str, is_held: bool, volume: P
                 put(writer, 3)
             return 0
 
-        reader.create_function("replace_it", replace, [int], int)  # type: ignore[list-item]
+        reader.create_function("replace_it", replace, [int], int)
         reader.execute("SET threads = 1")
         # A call with a constant is made by the optimizer, behind the look at the footer.
         row = "7" if when == "while it is planned" else "i"
