@@ -50,15 +50,16 @@ def test_the_profile_knows_the_functions_of_the_binary() -> None:
     # would find nothing in the profile, and not say so.
     version = subprocess.run(["rustc", "--version"], stdout=subprocess.PIPE, text=True, check=True)
     profile = ROOT / f"crates/cli/rustc-{version.stdout.split()[1]}.profdata"
-    # Another compiler builds without, and says so (below).
-    counts = profile.read_bytes() if profile.exists() else b""
-    known = {name.decode() for name in RUST_NAME.findall(counts)}
+    if not profile.exists():
+        return  # Another compiler builds without, and says so (below).
+    known = {name.decode() for name in RUST_NAME.findall(profile.read_bytes())}
+    assert known, f"{profile.name} has its names compressed: run scripts/profile.sh"
     listing = ["readelf", "--symbols", "--wide", str(BUILD / "penstock")]
     lines = subprocess.run(listing, stdout=subprocess.PIPE, text=True, check=True).stdout
     there = {one.symbol.partition(".llvm.")[0] for one in functions(lines.splitlines())}
     # Those that are not were compiled into others, all of them.
     met = len(known & there)
-    assert 2 * met >= len(known), f"{met} of {len(known)} are in it: run scripts/profile.sh"
+    assert met > 0.5 * len(known), f"{met} of {len(known)} are in it: run scripts/profile.sh"
 
 
 def test_a_compiler_without_a_profile_is_told_so_and_builds_without(tmp_path: Path) -> None:

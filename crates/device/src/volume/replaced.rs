@@ -5,10 +5,13 @@ use crate::volume::behind;
 use crate::volume::file::{File, PAGE};
 use crate::volume::node::Node;
 use crate::volume::space::Extent;
-use crate::volume::table::{PAGE_BYTES, checksum_of, is_name};
-use crate::volume::{TEMP_PREFIX, Volume, no_such_file};
+use crate::volume::table::{PAGE_BYTES, is_name};
+use crate::volume::{Core, TEMP_PREFIX, Volume, no_such_file};
+use crc_fast::CrcAlgorithm;
 use penstock_base::{Error, Kind, Result};
 use std::fmt;
+
+const RENAME: &str = "volume rename";
 
 /// What tells a file from another one that gets its name, for whoever keeps no handle to it. The
 /// table has nothing but names for files, so this is where the bytes lie, how many they are, and
@@ -74,7 +77,7 @@ impl File {
         let (first, last) = bytes.split_at_mut(PAGE);
         self.read_at(first, 0)?;
         self.read_at(last, size_bytes.saturating_sub(PAGE_BYTES))?;
-        Ok(checksum_of(&bytes))
+        Ok(crc_fast::checksum(CrcAlgorithm::Crc64Nvme, &bytes))
     }
 }
 
@@ -110,10 +113,14 @@ impl Volume {
     /// # Errors
     /// `Conflict` if a handle to the file holds a lock.
     pub fn check_replaceable(&self, name: &str) -> Result<()> {
-        self.check_process("volume rename")?;
-        // A database that is attached: what it has not written yet would have no place.
-        match self.core().nodes.get(name).is_some_and(|node| node.holders().have_lock()) {
-            true => Err(self.locked("volume rename", name)),
+        self.check_process(RENAME)?;
+        self.check_unlocked(&self.core(), name)
+    }
+
+    /// A database that is attached is locked: what it has not written yet would have no place.
+    fn check_unlocked(&self, core: &Core, name: &str) -> Result<()> {
+        match core.nodes.get(name).is_some_and(|node| node.holders().have_lock()) {
+            true => Err(self.locked(RENAME, name)),
             false => Ok(()),
         }
     }
@@ -125,31 +132,28 @@ impl Volume {
     /// `NotFound`; `Conflict` if a handle to the file that has the name holds a lock; `Invalid`
     /// between temporary and lasting names; and as [`Port::run`](crate::Port::run).
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        const OPERATION: &str = "volume rename";
-        self.check_writable(OPERATION)?;
+        self.check_writable(RENAME)?;
         let mut core = self.core();
         let Some(node) = core.nodes.get(from).cloned() else {
-            return Err(no_such_file(self.object(from), &core, OPERATION));
+            return Err(no_such_file(self.object(from), &core, RENAME));
         };
         if from == to {
             return Ok(());
         }
         if !is_name(to) || node.is_temp() != to.starts_with(TEMP_PREFIX) {
             let message = "it cannot get that name";
-            return Err(self.error(Kind::Invalid, message, OPERATION, from).with_hint(format!(
+            return Err(self.error(Kind::Invalid, message, RENAME, from).with_hint(format!(
                 "A name has 1 to 255 bytes; {TEMP_PREFIX} is for temporary files"
             )));
         }
-        if core.nodes.get(to).is_some_and(|there| there.holders().have_lock()) {
-            return Err(self.locked(OPERATION, to));
-        }
+        self.check_unlocked(&core, to)?;
         if !node.is_temp() {
             let longer = to.len().saturating_sub(from.len()) as u64;
-            self.check_name_room(&core, longer, OPERATION, from)?;
+            self.check_name_room(&core, longer, RENAME, from)?;
             let mut next = core.table.clone();
             let entry = next.files.remove(from).expect("a lasting file is in the table");
             next.files.insert(to.to_string(), entry);
-            self.commit(&mut core, next, OPERATION)?;
+            self.commit(&mut core, next, RENAME)?;
         }
         core.nodes.remove(from);
         let replaced = core.nodes.insert(to.to_string(), node.clone());

@@ -218,13 +218,6 @@ impl Table {
     }
 }
 
-/// CRC-64/NVME of some bytes.
-pub(crate) fn checksum_of(bytes: &[u8]) -> u64 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-    digest.update(bytes);
-    digest.finalize()
-}
-
 /// CRC-64/NVME over the whole copy, the place of the checksum counted as zeros.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
