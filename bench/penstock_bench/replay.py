@@ -41,7 +41,8 @@ class Way:
     """How ClickHouse reaches a store."""
 
     gateway: str
-    """As in `gateways.GATEWAYS`; ``native`` is ClickHouse's own Azure disk."""
+    """As in `gateways.GATEWAYS`; ``native`` is ClickHouse's own Azure disk, ``cached`` Penstock with
+    a cache in memory."""
     back_end: str
 
 
@@ -49,14 +50,22 @@ WAYS = (
     Way("direct", "s3-fake"),
     Way("relay", "s3-fake"),
     Way("penstock", "s3-fake"),
+    Way("cached", "s3-fake"),
     Way("s3proxy", "s3-fake"),
     Way("penstock", "azure-fake"),
+    Way("cached", "azure-fake"),
     Way("s3proxy", "azure-fake"),
     Way("native", "azure-fake"),
 )
 
 BASE = Way("direct", "s3-fake")
 """What the others are compared with."""
+
+CACHE = """cache_memory_bytes = "1GiB"
+cache_validation = "never"
+memory_limit_bytes = "2GiB"
+"""
+"""The cache of ``cached``: ClickHouse's S3 disk never writes an object's name again."""
 
 
 def chosen(stores: Sequence[str], gateways: Sequence[str]) -> list[Way]:
@@ -164,10 +173,12 @@ class Campaign:
         """Starts the servers of a way; the disk, and whose processor time counts."""
         native = way.gateway == "native"
         # ClickHouse's own disk needs no gateway; the lane's is not used then.
+        gateway = {"native": "versitygw", "cached": "penstock"}.get(way.gateway, way.gateway)
         lane = Lane(
-            "versitygw" if native else way.gateway,
+            gateway,
             way.back_end,
             self._scratch / f"{way.gateway}-{way.back_end}",
+            extra=CACHE if way.gateway == "cached" else "",
             fake_flags=self._profile.fake_flags,
             network=self._network,
         )

@@ -64,7 +64,7 @@ def test_ways_that_were_asked_in_turn_are_compared_within_their_run() -> None:
     assert line.rstrip().endswith(" +2.9 %")
 
 
-@pytest.mark.parametrize("disks", range(1, 8))
+@pytest.mark.parametrize("disks", range(1, len(replay.WAYS) + 1))
 def test_disks_have_their_turns_one_behind_the_other(disks: int) -> None:
     blocks: list[list[int]] = []
     asked: list[list[int]] = [[] for _ in range(disks)]

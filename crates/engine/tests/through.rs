@@ -272,6 +272,46 @@ async fn memory_keeps_what_was_read_if_it_is_asked_to() {
     }
 }
 
+/// A server gets blocks of memory as they are, and reads what is not there.
+#[tokio::test]
+async fn what_lies_in_memory_is_given_without_a_copy() {
+    let settings = [("cache_memory_bytes", "16MiB"), ("cache_validation", "never")];
+    let bench = Bench::with(Scripted::new(), &settings);
+    let data = pattern(6 * MIB);
+    bench.store.place("a.bin", data.clone()).await;
+    let first = bounded(1000, 4 * MIB);
+    assert!(get(&bench, "a.bin", first).await == data[1000..4 * MIB]);
+    let (mut places, mut buf) = (Vec::new(), vec![0; 100_000]);
+    for round in 0..2 {
+        bench.store.take_calls();
+        let (query, wanted) = (bench.query(), 500..5 * MIB);
+        let range = bounded(wanted.start, wanted.end);
+        let mut stream = query.get_bytes(&bench.at("a.bin"), range).await.unwrap();
+        let (mut all, mut shared, mut at) = (Vec::new(), 0, Vec::new());
+        while all.len() < wanted.len() {
+            if let Some(bytes) = stream.take_kept(300_000) {
+                assert!((1..=300_000).contains(&bytes.len()));
+                shared += bytes.len();
+                at.push(bytes.as_ptr() as usize);
+                all.extend_from_slice(&bytes);
+            } else {
+                let count = stream.read(&mut buf).await.unwrap();
+                all.extend_from_slice(&buf[..count]);
+            }
+        }
+        assert!(all == data[wanted.clone()], "round {round}");
+        assert_eq!((stream.read(&mut buf).await.unwrap(), stream.take_kept(1)), (0, None));
+        let expected = if round == 0 { 4 * MIB - 1000 } else { wanted.len() };
+        assert_eq!(shared, expected, "round {round}");
+        assert_eq!(query.metrics().get(Metric::CacheMemoryBytesRead), shared as u64);
+        let calls = bench.store.take_calls();
+        assert_eq!(calls.len(), [2, 0][round], "{calls:?}");
+        places.push(at);
+    }
+    let again = places[0].iter().filter(|at| places[1].contains(at)).count();
+    assert_eq!(again, places[0].len(), "copied");
+}
+
 /// With bytes in memory asked for, those that the host keeps are not held twice; but what is there
 /// from a query that it kept nothing of is read.
 #[tokio::test]

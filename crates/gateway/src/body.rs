@@ -82,6 +82,15 @@ impl ObjectBody {
         let most = self.remaining.min(handover::PIECE_BYTES_MAX as u64);
         Some(handover.stand_in(body.take_cached(most)?))
     }
+
+    /// The next bytes, if they need not be read.
+    fn at_hand(&mut self) -> Option<Bytes> {
+        if let Some(stand_in) = self.stand_in() {
+            return Some(stand_in);
+        }
+        let State::Idle(body) = &mut self.state else { return None };
+        body.take_kept(self.remaining)
+    }
 }
 
 /// Reads at most `len` bytes into a buffer of `size`, or of `len` where that is less.
@@ -108,9 +117,9 @@ impl ObjectBody {
             self.state = State::Done;
             return Poll::Ready(None);
         }
-        if let Some(stand_in) = self.stand_in() {
-            self.remaining -= stand_in.len() as u64;
-            return Poll::Ready(Some(Ok(stand_in)));
+        if let Some(bytes) = self.at_hand() {
+            self.remaining -= bytes.len() as u64;
+            return Poll::Ready(Some(Ok(bytes)));
         }
         if let State::Idle(..) = self.state
             && let State::Idle(body) = std::mem::replace(&mut self.state, State::Done)

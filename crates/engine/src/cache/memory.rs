@@ -13,6 +13,44 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Bytes of an object that caches are given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece<'a> {
+    start: u64,
+    bytes: &'a [u8],
+    /// The same, where they need not be copied to be kept.
+    shared: Option<&'a Bytes>,
+}
+
+impl<'a> Piece<'a> {
+    /// Bytes that begin at `start`, to be copied.
+    pub fn lent(start: u64, bytes: &'a [u8]) -> Self {
+        Piece { start, bytes, shared: None }
+    }
+
+    /// Bytes that begin at `start` and take no memory beside their own.
+    pub fn shared(start: u64, bytes: &'a Bytes) -> Self {
+        Piece { start, bytes, shared: Some(bytes) }
+    }
+
+    /// Its bytes in the object.
+    pub fn range(&self) -> ByteRange {
+        ByteRange { start: self.start, end: self.start + self.bytes.len() as u64 }
+    }
+
+    /// Bytes of it that may be kept for long: a copy, unless all are wanted. A part that is shared
+    /// would hold the memory of all.
+    pub fn part(&self, range: ByteRange) -> Bytes {
+        match self.shared {
+            Some(shared) if range == self.range() => shared.clone(),
+            _ => {
+                let at = |at: u64| usize::try_from(at - self.start).unwrap_or(usize::MAX);
+                Bytes::copy_from_slice(&self.bytes[at(range.start)..at(range.end)])
+            }
+        }
+    }
+}
+
 /// The blocks that an engine keeps in memory.
 #[derive(Debug)]
 pub(crate) struct MemoryCache {
@@ -69,24 +107,22 @@ impl MemoryCache {
         self.lock().index.cached_bytes(version, range)
     }
 
-    /// Copies what is missing of `bytes`, which begin at `start`; `lease` gives the right to hold
-    /// so many, while there is memory for it.
+    /// Takes what is missing of `piece`; `lease` gives the right to hold so many bytes, while there
+    /// is memory for it.
     pub fn keep(
         &self,
         version: &ObjectVersion,
-        start: u64,
-        bytes: &[u8],
+        piece: Piece<'_>,
         lease: impl Fn(u64) -> Option<Lease>,
     ) {
-        let range = ByteRange { start, end: start + bytes.len() as u64 };
+        let range = piece.range();
         let gaps = self.lock().index.gaps(version, range);
         for block in gaps.into_iter().flat_map(blocks_of) {
             if block.len() > self.capacity_bytes() {
                 return;
             }
             let Some(lease) = lease(block.len()) else { return };
-            let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
-            let copy = Bytes::copy_from_slice(&bytes[part(block.start)..part(block.end)]);
+            let bytes = piece.part(block);
             let kept = Kept { version: version.clone(), block, _lease: lease };
             let mut state = self.lock();
             // Another reader may have been quicker.
@@ -94,7 +130,7 @@ impl MemoryCache {
                 drop(state);
                 continue;
             }
-            state.index.insert(version, block, Place::Queued(copy));
+            state.index.insert(version, block, Place::Queued(bytes));
             state.bytes += block.len();
             state.order.push_back(kept);
             let dropped = state.shrink(self.capacity_bytes());
@@ -194,7 +230,8 @@ mod tests {
         let cache = MemoryCache::new(10_000);
         let keep = |name: u8| {
             let range = ByteRange { start: 0, end: 1000 };
-            cache.keep(&version(name), 0, &content(name, range), |bytes| budget.try_lease(bytes));
+            let bytes = content(name, range);
+            cache.keep(&version(name), Piece::lent(0, &bytes), |bytes| budget.try_lease(bytes));
         };
         keep(0);
         for name in 1..100 {
@@ -212,14 +249,17 @@ mod tests {
         #[test]
         fn bytes_are_right_and_bounded_by_capacity_and_memory(
             steps in prop::collection::vec(
-                (0u8..4, 0u64..20_000, 1u64..5000, any::<bool>()), 1..200),
+                (0u8..4, 0u64..20_000, 1u64..5000, any::<(bool, bool)>()), 1..200),
             mut capacity in 0u64..40_000, limit in 0u64..40_000,
         ) {
             let budget = Budget::new(limit, Arc::new(Metrics::default()));
             let cache = MemoryCache::new(capacity);
-            for (name, start, len, changes) in steps {
+            for (name, start, len, (changes, shares)) in steps {
                 let range = ByteRange { start, end: start + len };
-                cache.keep(&version(name), start, &content(name, range), |n| budget.try_lease(n));
+                let bytes = Bytes::from(content(name, range));
+                let lent = Piece::lent(start, &bytes);
+                let piece = if shares { Piece::shared(start, &bytes) } else { lent };
+                cache.keep(&version(name), piece, |n| budget.try_lease(n));
                 if changes {
                     capacity = (capacity / 2).max(len);
                     cache.set_capacity(capacity);

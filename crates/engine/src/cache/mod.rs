@@ -30,7 +30,7 @@ pub(crate) use disk::DiskCache;
 pub use holdings::CacheEntry;
 pub(crate) use home::Home;
 pub(crate) use host::HostCache;
-pub(crate) use memory::MemoryCache;
+pub(crate) use memory::{MemoryCache, Piece};
 pub(crate) use object::{CachedBlock, CachedObject, name_in_cache};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use record::fuzz as fuzz_record;

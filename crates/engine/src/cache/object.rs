@@ -2,7 +2,7 @@
 
 use crate::cache::disk::DiskCache;
 use crate::cache::index::{Found, ObjectVersion, Place};
-use crate::cache::memory::MemoryCache;
+use crate::cache::memory::{MemoryCache, Piece};
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::{Version, copy_into};
@@ -38,6 +38,25 @@ impl CachedBlock {
     /// Its bytes in the object.
     pub fn range(&self) -> ByteRange {
         self.0.block
+    }
+
+    /// Bytes of it without a copy, where they are in memory.
+    fn shared(&self, range: ByteRange) -> Option<Bytes> {
+        let Place::Queued(bytes) = &self.0.place else { return None };
+        let part = |at: u64| usize::try_from(at - self.0.block.start).unwrap_or(usize::MAX);
+        self.0.block.contains(&range).then(|| bytes.slice(part(range.start)..part(range.end)))
+    }
+
+    /// So many bytes of it were read.
+    fn count(&self, query: &QueryCore, read_bytes: u64) {
+        let (hits, bytes) = match &self.0.place {
+            Place::Queued(_) => (Metric::CacheMemoryHits, Metric::CacheMemoryBytesRead),
+            Place::File { .. } => (Metric::CacheDiskHits, Metric::CacheDiskBytesRead),
+        };
+        query.scope.count(hits, 1);
+        query.scope.count(bytes, read_bytes);
+        query.scope.count(Metric::CacheHits, 1);
+        query.scope.count(Metric::CacheBytesRead, read_bytes);
     }
 }
 
@@ -131,23 +150,31 @@ impl CachedObject {
             (Place::File { .. }, None) => false,
         };
         if is_read {
-            let (hits, bytes) = match &block.0.place {
-                Place::Queued(_) => (Metric::CacheMemoryHits, Metric::CacheMemoryBytesRead),
-                Place::File { .. } => (Metric::CacheDiskHits, Metric::CacheDiskBytesRead),
-            };
-            let read = buf.len() as u64;
-            for (metric, amount) in
-                [(hits, 1), (bytes, read), (Metric::CacheHits, 1), (Metric::CacheBytesRead, read)]
-            {
-                query.scope.count(metric, amount);
-            }
+            block.count(query, buf.len() as u64);
         }
         is_read
+    }
+
+    /// Bytes from `start` on, at most `most` and no empty ones, without a copy: if a block in
+    /// memory has them.
+    pub fn share(&self, query: &QueryCore, start: u64, most: u64) -> Option<Bytes> {
+        let first = ByteRange { start, end: start + 1 };
+        let block = self.memory.as_ref()?.find(&self.version, first).pop().map(CachedBlock)?;
+        let end = block.range().end.min(start.saturating_add(most));
+        let bytes = block.shared(ByteRange { start, end })?;
+        block.count(query, end - start);
+        Some(bytes)
     }
 
     /// All bytes of a range, if they are cached; read on a thread that may wait for a disk.
     pub async fn fetch(&self, query: &Arc<QueryCore>, range: ByteRange) -> Option<Bytes> {
         let blocks = self.find(range);
+        if let [block] = &blocks[..]
+            && let Some(bytes) = block.shared(range)
+        {
+            block.count(query, range.len());
+            return Some(bytes);
+        }
         if blocks.iter().all(|block| matches!(block.0.place, Place::Queued(_))) {
             return self.read_all(query, &blocks, range);
         }
@@ -182,27 +209,24 @@ impl CachedObject {
     /// Keeps bytes that a store sent. A copy of what the disk lacks is given to it bit by bit, and
     /// waited for where it cannot take more: a part of them alone would have the next query fetch
     /// the rest again. What it does not take is counted.
-    pub async fn keep(&self, query: &QueryCore, start: u64, bytes: &[u8]) {
+    pub async fn keep(&self, query: &QueryCore, piece: Piece<'_>) {
         let lease = |bytes| query.engine.budget.try_lease(bytes);
         if let Some(memory) = self.memory.as_ref().filter(|_| !self.is_kept_by_host) {
-            memory.keep(&self.version, start, bytes, lease);
+            memory.keep(&self.version, piece, lease);
         }
         let Some(disk) = &self.disk else { return };
         // Bytes that were on their way when the object changed.
         let has_outgrown = || query.engine.metadata.has_outgrown(&self.at, &self.version.etag);
-        let end = start + bytes.len() as u64;
-        let mut at = start;
+        let ByteRange { start: mut at, end } = piece.range();
         while at < end {
-            let piece = ByteRange { start: at, end: end.min(at + PIECE_BYTES) };
-            at = piece.end;
-            for gap in disk.wanted(&self.version, piece) {
+            let part = ByteRange { start: at, end: end.min(at + PIECE_BYTES) };
+            at = part.end;
+            for gap in disk.wanted(&self.version, part) {
                 let Some((room, lease)) = disk.room(gap.len(), lease).await else {
                     self.skipped(query, gap.len());
                     continue;
                 };
-                let part = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
-                let copy = Bytes::copy_from_slice(&bytes[part(gap.start)..part(gap.end)]);
-                disk.offer(&self.version, gap.start, &copy, lease, has_outgrown);
+                disk.offer(&self.version, gap.start, &piece.part(gap), lease, has_outgrown);
                 drop(room);
             }
         }

@@ -3,7 +3,7 @@
 //! They get its bytes as they come: what follows arrives meanwhile, what came is still in the
 //! processor's cache, and of a read that is given up nothing is lost.
 
-use crate::cache::CachedObject;
+use crate::cache::{CachedObject, Piece};
 use crate::query::QueryCore;
 
 /// So many at a time: whole blocks of the caches.
@@ -37,7 +37,8 @@ impl<'a> Kept<'a> {
     async fn give(&mut self, bytes: &[u8]) {
         let new = &bytes[self.done..];
         if let (Some(cached), false) = (self.cached, new.is_empty()) {
-            cached.keep(self.query, self.start + self.done as u64, new).await;
+            let piece = Piece::lent(self.start + self.done as u64, new);
+            cached.keep(self.query, piece).await;
             self.done = bytes.len();
         }
     }

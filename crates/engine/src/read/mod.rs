@@ -58,7 +58,7 @@ use version::changed;
 pub(crate) use whole::RangeSupport;
 
 use crate::attempt::{Weight, retry};
-use crate::cache::CachedObject;
+use crate::cache::{CachedObject, Piece};
 use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::names::Listed;
@@ -376,7 +376,7 @@ async fn request(
     let bytes = stream.read_rest(window).await?;
     query.confirm(at, &meta, asked);
     if let Some(cached) = CachedObject::of(query, at, &Version::of(&meta)) {
-        cached.keep(query, start, &bytes).await;
+        cached.keep(query, Piece::lent(start, &bytes)).await;
     }
     Ok(Some(Brought { meta, bytes: Some((start, bytes)) }))
 }

@@ -202,6 +202,17 @@ impl Stream {
         Some(piece)
     }
 
+    /// The next bytes, at most `most`, as the cache in memory has them, for a server that need not
+    /// have them in a buffer of its own; they count as read. `None` where they are not there: then
+    /// they are to be read.
+    pub fn take_kept(&mut self, most: u64) -> Option<Bytes> {
+        let through = self.through.as_ref().filter(|_| self.body.is_none())?;
+        let most = most.min(self.range.end - self.next);
+        let bytes = through.share(&self.query, self.next, most).filter(|_| most > 0)?;
+        self.came(bytes.len());
+        Some(bytes)
+    }
+
     /// As [`Stream::read`], inside a verb.
     pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
         let left = usize::try_from(self.range.end - self.next).unwrap_or(usize::MAX);
@@ -244,7 +255,8 @@ impl Stream {
                     // Few are counted.
                     let _ = ARRIVED.try_with(arrived);
                     self.attempts.progressed();
-                    let is_last = self.next == self.body_end;
+                    let end = self.body_end;
+                    let is_last = self.next == end;
                     let is_trickle = self.is_trickle(count as u64, millis(asked.elapsed()));
                     if is_last || is_trickle {
                         drop(body);
@@ -252,7 +264,7 @@ impl Stream {
                         self.body = Some(body);
                     }
                     if let Some(through) = &mut self.through {
-                        through.keep(&self.query, start, &buf[..count], is_last).await;
+                        through.keep(&self.query, start, &buf[..count], end).await;
                     }
                     return Ok(count);
                 }

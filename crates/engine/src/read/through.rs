@@ -6,7 +6,7 @@
 //! is the question. Bytes that the disk loses meanwhile are fetched, of the same version.
 
 use crate::budget::Lease;
-use crate::cache::CachedObject;
+use crate::cache::{CachedObject, Piece};
 use crate::location::Location;
 use crate::metadata::{Remembered, Validity};
 use crate::query::QueryCore;
@@ -180,6 +180,16 @@ impl Through {
         Some(count)
     }
 
+    /// Bytes from `start` on without a copy, at most `most`; `None` unless a block in memory has
+    /// them.
+    pub fn share(&self, query: &QueryCore, start: u64, most: u64) -> Option<Bytes> {
+        // What comes next is the rest of these.
+        if !self.ready.is_empty() {
+            return None;
+        }
+        self.cached.share(query, start, most)
+    }
+
     /// What to ask the store for, where the start of `rest` is not cached: up to what is, or is on
     /// its way there.
     pub fn gap(
@@ -206,8 +216,9 @@ impl Through {
         ByteRange { start: rest.start, end: coming.map_or(end, |start| end.min(start)) }
     }
 
-    /// Takes note of bytes that came from the store; `is_last` ends what is collected.
-    pub async fn keep(&mut self, query: &QueryCore, start: u64, mut bytes: &[u8], is_last: bool) {
+    /// Takes note of bytes that came from the store, which is asked for more up to `end`.
+    pub async fn keep(&mut self, query: &QueryCore, start: u64, mut bytes: &[u8], end: u64) {
+        let is_last = start + bytes.len() as u64 == end;
         if self.piece_start + self.piece.len() as u64 != start {
             // The disk was read in between.
             self.offer(query).await;
@@ -223,8 +234,12 @@ impl Through {
                 self.piece = Vec::new();
                 return;
             }
-            let room = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX) - self.piece.len();
+            let (held, next) = (self.piece.len() as u64, self.piece_start);
+            let room = usize::try_from(PIECE_BYTES.min(end - next) - held).unwrap_or(usize::MAX);
             let (now, later) = bytes.split_at(room.min(bytes.len()));
+            if held == 0 {
+                self.piece.reserve_exact(room);
+            }
             self.piece.extend_from_slice(now);
             bytes = later;
             if self.piece.len() as u64 == PIECE_BYTES {
@@ -233,14 +248,15 @@ impl Through {
         }
         if is_last {
             self.offer(query).await;
-            (self.piece, self.lease) = (Vec::new(), None);
+            self.lease = None;
         }
     }
 
+    /// Gives the piece to the caches: its memory is theirs then, since nothing of it is left over.
     async fn offer(&mut self, query: &QueryCore) {
-        self.cached.keep(query, self.piece_start, &self.piece).await;
-        self.piece_start += self.piece.len() as u64;
-        self.piece.clear();
+        let piece = Bytes::from(std::mem::take(&mut self.piece).into_boxed_slice());
+        self.cached.keep(query, Piece::shared(self.piece_start, &piece)).await;
+        self.piece_start += piece.len() as u64;
     }
 }
 

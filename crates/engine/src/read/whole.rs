@@ -5,7 +5,7 @@
 //! host says that it keeps what it reads, the next statement asks for the object's version only,
 //! and fetches it when something is read of it that is not there after all.
 
-use crate::cache::CachedObject;
+use crate::cache::{CachedObject, Piece};
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::held::Held;
@@ -269,7 +269,7 @@ async fn take(
     let meta = ObjectMeta { size_bytes: Some(filled as u64), ..stream.meta().clone() };
     let bytes = Bytes::from(bytes);
     if let Some(cached) = CachedObject::of(query, at, &Version::of(&meta)) {
-        cached.keep(query, 0, &bytes).await;
+        cached.keep(query, Piece::lent(0, &bytes)).await;
     }
     Ok((meta, Arc::new(Held::whole(bytes, lease))))
 }
