@@ -62,8 +62,8 @@ What it costs: [requests, CPU and memory][figures] beside s3proxy and versitygw,
 [200 queries of ClickHouse][replay] with the gateway, without, and on ClickHouse's own Azure disk:
 1 to 3 % more time with the store 30 ms away.
 
-[figures]: ../bench/results/2026-11-26-gateway/README.md
-[replay]: ../bench/results/2026-11-26-gateway/README.md#clickhouse
+[figures]: ../bench/results/2026-11-27-gateway/README.md
+[replay]: ../bench/results/2026-11-27-gateway/README.md#built-by-a-profile-5c02f1e
 """
 
 
