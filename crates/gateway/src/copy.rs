@@ -101,6 +101,7 @@ impl Source {
         let kept = ObjectHeaders::from_meta(&meta).into_options(WriteCondition::None)?;
         options.content_type = kept.content_type;
         options.metadata.extend(kept.metadata);
+        options.metadata.extend(Sums::of(&meta).of_bytes().notes());
         self.tie_to(meta);
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::telemetry::Telemetry;
 use crate::{Options, check_keys, open, server, tls};
 use bytes::Bytes;
 pub use judge::{Finding, Level};
-use judge::{clock, failed, keys, transport};
+use judge::{clock, failed, keys, notes, transport};
 use penstock_base::{Error, Kind, Result};
 use penstock_store::{
     Account, GetRequest, GetResponse, ListRequest, Payload, PutOptions, PutResult, StreamingStore,
@@ -43,6 +43,7 @@ pub async fn examine(options: &Options, now: impl Fn() -> SystemTime) -> Vec<Fin
     }
     findings.extend(tls_files(options, now()));
     findings.extend(transport(&options.serve));
+    findings.extend(notes(&options.serve));
     findings.extend(settings::settings(options));
     findings.extend(addresses(options).await);
     let routes = match Routes::of(options) {

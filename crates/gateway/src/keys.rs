@@ -92,13 +92,13 @@ impl KeyRing {
         self.keys.keys()
     }
 
-    /// `public` is what unsigned requests may.
+    /// `public` is what everybody may: unsigned requests, and so each key too.
     pub fn new(pairs: Vec<KeyPair>, public: Vec<Grant>, rates: Rates) -> Self {
         let key = |pair: KeyPair| {
             let per_second = pair.requests_per_second.unwrap_or(rates.key_per_second);
             let key = Key {
                 secret: pair.secret_key,
-                grants: pair.grants.into(),
+                grants: pair.grants.into_iter().chain(public.iter().cloned()).collect(),
                 rate: rates.rate(per_second),
             };
             (pair.access_key, key)

@@ -116,6 +116,22 @@ async fn nobody_may_what_is_public_and_no_more() {
     assert_eq!(server.ask("NOKEY", "GET", "/open-data/k").await.code(), "InvalidAccessKeyId");
 }
 
+/// Else whoever has a key would have to leave it out to read what everybody may.
+#[tokio::test]
+async fn every_key_may_what_is_public() {
+    let keys = vec![key("FEW", vec![grant(&["lake"], &["write"])])];
+    let server = server(keys, vec![grant(&["open-data"], &["read"])]).await;
+    assert_eq!(server.ask("FEW", "GET", "/open-data/k").await.body, b"the bytes");
+    let headers = [("x-amz-copy-source", "/open-data/k")];
+    let path = "/lake/copied";
+    let copy = Request { method: "PUT", path, headers: &headers, ..Default::default() };
+    assert_eq!(server.send_as("FEW", copy).await.status, 200);
+    assert!(server.ask("FEW", "GET", "/").await.text().contains("<Name>open-data</Name>"));
+    for (method, path) in [("GET", "/lake/k"), ("GET", "/open-data"), ("PUT", "/open-data/k")] {
+        assert_eq!(server.ask("FEW", method, path).await.status, 403, "{method} {path}");
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_asks_too_often_is_told_when_to_come_again() {
     let dir = Dir::new();

@@ -64,6 +64,7 @@ async fn told(server: &Server, method: &str, path: &str, name: &str) -> String {
 
 on_every_lane!(
     every_kind_is_compared_before_anything_is_there,
+    a_copy_with_a_list_of_its_own_keeps_its_checksum,
     a_trailer_that_was_not_announced_is_refused_and_nothing_kept,
     a_copy_has_a_checksum_of_the_algorithm_that_is_asked_for,
     a_document_that_is_not_what_its_digest_says_does_nothing
@@ -165,6 +166,23 @@ async fn a_copy_has_a_checksum_of_the_algorithm_that_is_asked_for(lane: Lane) {
         false => assert_eq!(itself.code(), "InvalidRequest"),
     }
     assert_eq!(server.get("/lake/k").await.body, b"hello world");
+}
+
+/// A list of the copy's own stands in its metadata, in place of that of its source.
+async fn a_copy_with_a_list_of_its_own_keeps_its_checksum(lane: Lane) {
+    let server = Server::on_with(lane, |options| options.serve.acl = "public".to_string()).await;
+    let headers = [("x-amz-copy-source", "/lake/k")];
+    for (name, sum) in [SUMS[0], SUMS[2], SUMS[4]] {
+        assert_eq!(put(&server, "/lake/k", name, sum, false).await.status, 200);
+        let request =
+            Request { method: "PUT", path: "/lake/copy", headers: &headers, ..Default::default() };
+        let copied = server.send(request).await;
+        assert_eq!(copied.status, 200, "{name}: {}", copied.text());
+        assert_eq!(server.get("/lake/copy").await.body, b"hello world");
+        if !matches!(lane, Lane::Google) {
+            assert_eq!(told(&server, "HEAD", "/lake/copy", name).await, sum, "{name}");
+        }
+    }
 }
 
 /// A large body is placed as it comes; a directory's metadata is written behind it.

@@ -397,3 +397,14 @@ async fn on_azure_a_version_is_removed_or_left_where_that_is_denied() {
         assert_eq!(left_behind(&fake), (0, usize::from(is_denied)));
     }
 }
+
+#[tokio::test]
+async fn lists_that_have_no_place_are_told() {
+    let dir = Dir::new();
+    let mut told = options(&dir);
+    told.serve.acl = "owners".to_string();
+    assert!(!has(&examine(&told, SystemTime::now).await, Level::Warning, "notes_bucket"));
+    told.serve.notes_bucket = String::new();
+    let findings = examine(&told, SystemTime::now).await;
+    assert!(has(&findings, Level::Warning, "`owners` needs notes_bucket"), "{findings:?}");
+}

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use common::client;
 use penstock_base::{Kind, Result};
 use penstock_store::{
-    AzureStore, CopySource, Inflow, LocalStore, MemoryStore, PutOptions, S3Store, StoreOptions,
-    StreamingStore,
+    AzureStore, CopySource, Inflow, LocalStore, MemoryStore, PutOptions, S3Store, Store as _,
+    StoreOptions, StreamingStore,
 };
 use penstock_testkit::fake::{FakeAzure, FakeOptions, FakeS3};
 use std::path::PathBuf;
@@ -91,4 +91,24 @@ async fn a_directory_tells_the_time_and_what_it_does_not_offer() {
     store.set_tags("k", &[]).await.unwrap();
     assert_eq!(store.tags("k").await.unwrap(), []);
     assert_eq!(store.tags("missing").await.unwrap_err().kind(), Kind::NotFound);
+}
+
+/// A service keeps the checksums of what it copies. A header of one would be taken for that of the
+/// request's own body, which is empty.
+#[tokio::test]
+async fn a_copy_inside_s3_sends_no_checksum() {
+    let refusing = FakeOptions { without_checksums: true, ..FakeOptions::s3() };
+    let fake = FakeS3::start(FakeOptions { key: "k".to_string(), ..refusing }).unwrap();
+    let endpoint = fake.endpoint();
+    let pairs = [("endpoint", endpoint.as_str()), ("key_id", "test"), ("secret", "k")];
+    let options = StoreOptions::new(pairs).unwrap();
+    let store = S3Store::open("s3", "bucket", &options, &client().0).unwrap();
+    let body = Box::new(Pieces(Bytes::from_static(b"hello world")));
+    store.put_flow("from", body, &PutOptions::default()).await.unwrap();
+    let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let metadata = vec![pair("@checksum-crc32", "DUoRhQ=="), pair("owner", "me")];
+    let options = PutOptions { metadata, ..PutOptions::default() };
+    let source = CopySource { key: "from".to_string(), if_match: None, range: None };
+    store.copy_version(&source, "to", &options).await.unwrap().unwrap();
+    assert_eq!(store.stat("to").await.unwrap().metadata, [pair("owner", "me")]);
 }

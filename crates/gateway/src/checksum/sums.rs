@@ -72,6 +72,11 @@ impl Sums {
         self.rows.iter().map(note).collect()
     }
 
+    /// Whether a pair of metadata of this name tells a checksum.
+    pub fn is_note(name: &str) -> bool {
+        name.starts_with(NOTE)
+    }
+
     /// The one of this algorithm.
     pub fn get(&self, wanted: Algorithm) -> Option<&str> {
         self.rows.iter().find(|row| row.0 == wanted).map(|row| row.1.as_str())

@@ -48,6 +48,8 @@ pub(super) async fn copy_through(
         None => Sums::of(stream.meta()).of_bytes(),
         Some(_) => Sums::default(),
     };
+    // Those that it took along for a back end that would copy by itself are the same, or void.
+    options.metadata.retain(|pair| !Sums::is_note(&pair.0));
     options.metadata.extend(own.notes());
     let copied_version = stream.meta().version.clone();
     let flow = CopyFlow::new(stream).summed(made_of).if_still(through.still).await?;

@@ -99,6 +99,21 @@ fn public_rate(options: &Options) -> Option<Finding> {
     })
 }
 
+/// Where lists and policies count and their place is taken away, buckets have neither, and where
+/// keys are owners none can be made.
+pub(super) fn notes(serve: &ServeSettings) -> Option<Finding> {
+    let contradict = serve.acl != "off" && serve.notes_bucket.is_empty();
+    contradict.then(|| {
+        let acl = &serve.acl;
+        let made = if acl == "owners" { ", and no bucket can be made" } else { "" };
+        Finding::warning(
+            "acl",
+            format!("`{acl}` needs notes_bucket, which is empty: buckets have no lists{made}"),
+            "Name a container as notes_bucket (penstock-notes), or take `acl` away",
+        )
+    })
+}
+
 fn key(pair: &KeyPair) -> Finding {
     let subject = format!("key `{}`", pair.access_key);
     if pair.grants.iter().all(|grant| grant.rights.is_empty() || grant.buckets.is_empty()) {
@@ -195,6 +210,17 @@ mod tests {
         assert_eq!(found(everyone(), "off", 0), Some(Level::Warning));
         assert_eq!(found(Vec::new(), "public", 0), Some(Level::Warning));
         assert_eq!(found(everyone(), "off", 9), Some(Level::Good));
+    }
+
+    #[test]
+    fn lists_without_a_place_for_them_are_told() {
+        let found = |acl: &str, notes_bucket: &str| {
+            let (acl, notes_bucket) = (acl.to_string(), notes_bucket.to_string());
+            notes(&ServeSettings { acl, notes_bucket, ..ServeSettings::default() })
+        };
+        assert!(found("owners", "").unwrap().what.ends_with("no bucket can be made"));
+        assert!(found("public", "").unwrap().what.ends_with("have no lists"));
+        assert_eq!((found("off", ""), found("owners", "kept")), (None, None));
     }
 
     #[test]
