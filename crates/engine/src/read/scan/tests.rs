@@ -296,7 +296,7 @@ fn a_row_group_of_a_hundred_thousand_columns_takes_a_few_steps_for_each() {
     }
 }
 
-/// All of them lie so near to what DuckDB's cache has of the file that a long read would be widened.
+/// All lie so near to what DuckDB's cache has of the file that a long read would be widened.
 #[test]
 fn thousands_of_row_groups_in_a_mebibyte_take_a_few_steps_for_each_that_is_ahead() {
     const GROUPS: u64 = 500;
