@@ -191,10 +191,12 @@ impl Medium for Directory {
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
-        if !self.is_held() {
-            return Ok(());
+        let path = self.file_path(number);
+        if let Err(error) = self.refuse_given_away() {
+            // One that stays may be taken by who comes next for what it was.
+            return if path.symlink_metadata().is_ok() { Err(error) } else { Ok(()) };
         }
-        match std::fs::remove_file(self.file_path(number)) {
+        match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

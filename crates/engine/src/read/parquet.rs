@@ -36,6 +36,8 @@ pub(crate) struct Layout {
     here: u64,
     /// What DuckDB's external file cache has of every file whose footer was read begins here.
     cached_start: u64,
+    /// The row groups whose reads may be widened up to there.
+    near_end: Vec<usize>,
     /// Whether they follow each other, as nearly all writers place them.
     is_in_order: bool,
     /// Whether the columns of each do.
@@ -52,9 +54,9 @@ impl Layout {
         }
         let footer_start = footer_start(tail, start)?;
         let row_groups = row_groups(footer(tail)?).unwrap_or_default();
-        let layout = Layout::new(row_groups, start, footer_start);
         let opening = footer_window(start + tail.len() as u64);
-        Some(Layout { cached_start: opening.start.min(footer_start), ..layout })
+        let cached_start = opening.start.min(footer_start);
+        Some(Layout::new(row_groups, start, footer_start).with_cached(cached_start))
     }
 
     /// A file with these column chunks, by row group; what lies from `here` on is here.
@@ -71,16 +73,30 @@ impl Layout {
         let follow =
             |chunks: &Vec<ByteRange>| chunks.windows(2).all(|pair| pair[0].end <= pair[1].start);
         let has_columns_in_order = row_groups.iter().map(follow).collect();
-        let cached_start = here;
-        Layout {
+        let layout = Layout {
             row_groups,
             extents,
             footer_start,
             here,
-            cached_start,
+            cached_start: here,
+            near_end: Vec::new(),
             is_in_order,
             has_columns_in_order,
+        };
+        layout.with_cached(here)
+    }
+
+    /// The same where that cache has what lies from a place on.
+    fn with_cached(mut self, cached_start: u64) -> Self {
+        self.cached_start = cached_start;
+        self.near_end.clear();
+        if self.is_in_order {
+            // As long as what lies behind it: so few, however many lie there.
+            let is_near = |extent: &ByteRange| !extent.is_empty() && self.is_widened(*extent);
+            let near = self.extents.iter().enumerate().filter(|(_, extent)| is_near(extent));
+            self.near_end = near.map(|(row_group, _)| row_group).collect();
         }
+        self
     }
 
     /// The row groups, and the columns in each, that a read touches, in order. DuckDB reads one row
@@ -135,14 +151,9 @@ impl Layout {
         range.end == self.cached_start
     }
 
-    /// The row groups whose reads may be widened up to what that cache has of the file.
-    pub fn near_end(&self) -> std::ops::Range<usize> {
-        let from = self.cached_start.saturating_sub(WIDENED_BYTES_MAX);
-        let near = |extent: &ByteRange| extent.end >= from;
-        let count = self.extents.len();
-        let first =
-            if self.is_in_order { self.extents.partition_point(|e| !near(e)) } else { count };
-        first..count
+    /// The row groups whose reads may be widened up to what that cache has of the file, in order.
+    pub fn near_end(&self) -> &[usize] {
+        &self.near_end
     }
 
     /// What that cache adds to a read which ends with the last row group: Bloom filters and indexes

@@ -174,6 +174,7 @@ impl Scan {
 
     /// Takes note of columns that are read.
     fn touch(&mut self, columns: RangeInclusive<usize>) {
+        let before = self.touched.len();
         for column in columns {
             let history = &mut self.columns[column];
             if std::mem::replace(&mut history.is_touched, true) {
@@ -188,7 +189,7 @@ impl Scan {
                 bytes[usize::from(!is_expected)] += chunk.len();
             }
         }
-        if self.is_widening {
+        if self.is_widening && self.touched.len() > before {
             // What the last read is widened to depends on all of them.
             self.expect_anew();
         }

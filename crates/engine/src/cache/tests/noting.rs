@@ -100,6 +100,23 @@ async fn where_nothing_can_be_noted_nor_removed_no_change_goes_on() {
     assert_eq!(["a", "b"].map(|name| is_present(&cache, name)), [Some(false); 2]);
 }
 
+/// Whoever takes the directory next finds its files, and no note.
+#[tokio::test]
+async fn where_only_the_lock_file_was_removed_no_change_goes_on() {
+    let dir = Scratch::new("cache");
+    let cache = open(dir.path(), 64 * MIB).unwrap();
+    offer(&cache, "a", 0, MIB);
+    cache.flush();
+    std::fs::remove_file(dir.path().join("penstock-cache.lock")).unwrap();
+    let error = change(&cache, "a").await.unwrap_err();
+    assert!(error.to_string().contains("the lock file of the cache was removed"), "{error}");
+    // Opened anew it is this process's again.
+    let cache = open(dir.path(), 64 * MIB).unwrap();
+    assert_eq!(is_present(&cache, "a"), Some(true));
+    assert!(change(&cache, "a").await.unwrap());
+    assert_eq!(is_present(&cache, "a"), Some(false));
+}
+
 /// A file that a power cut brings back would have no mark.
 #[tokio::test]
 async fn what_was_removed_stays_so_before_anything_changes() {

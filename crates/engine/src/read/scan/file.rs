@@ -56,13 +56,14 @@ impl File {
         row_group: usize,
         is_expected: impl Fn(usize) -> bool,
     ) -> Option<u64> {
-        let near_end = self.layout.near_end().take_while(|near| *near <= row_group);
+        let near_end = self.layout.near_end().iter().copied();
+        let near_end = near_end.take_while(|near| *near <= row_group);
         let last_reads = near_end.filter_map(|near| {
             let mut last: Option<ByteRange> = None;
             let chunks = self.layout.row_group(near).iter().copied().enumerate().rev();
             let is_read =
                 |(column, chunk): &(usize, ByteRange)| is_expected(*column) && !chunk.is_empty();
-            for (_, chunk) in chunks.filter(is_read) {
+            for (_, chunk) in chunks.inspect(|_| step()).filter(is_read) {
                 match last {
                     Some(last) if chunk.end + GAP_BYTES_MAX < last.start => break,
                     _ => last = Some(joined(last.unwrap_or(chunk), chunk)),

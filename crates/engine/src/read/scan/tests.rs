@@ -296,6 +296,32 @@ fn a_row_group_of_a_hundred_thousand_columns_takes_a_few_steps_for_each() {
     }
 }
 
+/// All lie so near to what DuckDB's cache has of the file that a long read would be widened.
+#[test]
+fn thousands_of_row_groups_in_a_mebibyte_take_a_few_steps_for_each_that_is_ahead() {
+    const GROUPS: u64 = 500;
+    const BYTES: u64 = 100;
+    let chunk = |index: u64| ByteRange { start: 4 + index * BYTES, end: 4 + (index + 1) * BYTES };
+    let groups = (0..GROUPS).map(|group| vec![chunk(2 * group), chunk(2 * group + 1)]).collect();
+    let file = Arc::new(Layout::new(groups, 4 + 2 * GROUPS * BYTES, u64::MAX));
+    let mut scan = Scan::new(0);
+    scan.learn(0, Arc::clone(&file));
+    scan.will_read(0..2, true);
+    let (before, mut ahead) = (TAKEN.get(), 0);
+    for row_group in 0..GROUPS as usize {
+        for chunk in file.row_group(row_group).iter().rev().copied() {
+            assert!(!scan.read(1, 0, chunk));
+            scan.done(1, 0, chunk);
+            while let Some(wanted) = scan.next(1 << 20, 1 << 19) {
+                ahead += wanted.span.len();
+            }
+        }
+    }
+    assert!(ahead > 2 * (GROUPS - 2) * BYTES, "{ahead}");
+    let steps = TAKEN.get() - before;
+    assert!(steps <= 4 * GROUPS * GROUPS, "{steps}");
+}
+
 /// How a scan goes: its threads, the columns of every row group, one more that is read in some of
 /// them only, and the row groups that its filters leave.
 #[derive(Clone, Debug)]
