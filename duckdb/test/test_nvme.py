@@ -171,6 +171,29 @@ def test_a_volume_has_no_directories_for_files(many: str, volume: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_what_should_last_does_not_go_where_duckdb_spills(kind: str, volume: Path) -> None:
+    spilling = f"nvme://{volume}?temp=x"
+    with attached(volume, "sales") as con:
+        con.execute("CREATE TABLE t AS SELECT 1 AS i")
+        for statement in [
+            f"COPY t TO '{spilling}/orders.{kind}'",
+            f"COPY t TO '{spilling}/orders.{kind}' (FORMAT {kind}, USE_TMP_FILE false)",
+            f"EXPORT DATABASE d TO '{spilling}' (FORMAT {kind})",
+            f"IMPORT DATABASE '{spilling}'",
+            f"ATTACH '{spilling}/orders.db' AS e",
+        ]:
+            with pytest.raises(duckdb.Error, match=r"x/.*which is gone.* Name a file that lasts"):
+                con.execute(statement)
+        for statement in [
+            f"EXPORT DATABASE d TO 'nvme://{volume}' (FORMAT {kind})",
+            f"IMPORT DATABASE 'nvme://{volume}'",
+            f"ATTACH 'nvme://{volume}/sales' AS e",
+        ]:
+            with pytest.raises(duckdb.Error, match="A volume has no directories: EXPORT DATABASE"):
+                con.execute(statement)
+
+
 @pytest.mark.parametrize("is_held", [False, True])
 @pytest.mark.parametrize("when", ["while it is planned", "while it is scanned"])
 def test_a_statement_reads_one_file_or_fails(when: str, is_held: bool, volume: Path) -> None:

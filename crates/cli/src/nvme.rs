@@ -192,7 +192,9 @@ fn grow(target: &Target) -> Result<()> {
 fn local(error: std::io::Error, operation: &'static str, path: &Path) -> Error {
     use std::io::ErrorKind;
     let (kind, hint) = match error.kind() {
-        ErrorKind::NotFound => (Kind::NotFound, "Look at the path: it has to be there"),
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            (Kind::NotFound, "Look at the path: it has to be there")
+        }
         ErrorKind::PermissionDenied => (Kind::Denied, "Ask for access to it, or use another user"),
         ErrorKind::AlreadyExists => {
             (Kind::Conflict, "Nothing is overwritten: name another file, or remove this one")

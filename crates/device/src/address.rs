@@ -31,11 +31,14 @@ pub const IMPORT_ENDING: &str = ".import";
 /// place behind it.
 const DATABASE_NAME_BYTES_MAX: usize = NAME_BYTES_MAX - ENDINGS[0].len() - IMPORT_ENDING.len();
 
-/// How the names of temporary files begin that DuckDB 2.0 puts before the `?`
-/// (`temporary_file_manager.cpp`).
-const JOINED_BEGIN: &str = "/duckdb_temp_";
+/// How the names of DuckDB's temporary files begin (`temporary_file_manager.cpp`).
+pub const SPILLED_BEGIN: &str = "duckdb_temp_";
 
 const PARAMETERS: [&str; 6] = ["db", "temp", "io", "queues", "depth", "wait"];
+
+/// What to do about a path that goes on behind a device.
+pub const NO_DIRECTORIES: &str = "Name what lies on a volume by db: nvme:///dev/ng0n1?db=sales. A \
+                                  volume has no directories: EXPORT DATABASE goes to a file system";
 const EXAMPLE: &str = "Write nvme:///dev/ng0n1?db=sales";
 
 /// What lies at a URL.
@@ -76,10 +79,10 @@ fn split_ending(path: &str) -> (&str, &'static str) {
     (&path[..path.len() - found.len()], found)
 }
 
-/// Splits a temporary file's name off the path of its directory's URL.
+/// Splits a temporary file's name off the path of its directory's URL, where DuckDB 2.0 puts it.
 fn split_joined(path: &str) -> (&str, Option<&str>) {
-    match path.rfind('/') {
-        Some(at) if path[at..].starts_with(JOINED_BEGIN) => (&path[..at], Some(&path[at + 1..])),
+    match path.rsplit_once('/') {
+        Some((front, name)) if name.starts_with(SPILLED_BEGIN) => (front, Some(name)),
         _ => (path, None),
     }
 }

@@ -1,5 +1,6 @@
 //! What an error number of the kernel means for a device. Pure.
 
+use crate::address::NO_DIRECTORIES;
 use penstock_base::{Error, Kind};
 use rustix::io::Errno;
 
@@ -12,6 +13,9 @@ fn judge(errno: Errno) -> (Kind, &'static str, &'static str) {
             "Look at what there is: `lsblk`, `ls /dev/ng*`. `penstock nvme format PATH --size 10GiB` \
              makes a volume in a file",
         ),
+        Errno::NOTDIR => {
+            (Kind::NotFound, "its path goes on behind a file or device", NO_DIRECTORIES)
+        }
         Errno::ACCESS | Errno::PERM => (
             Kind::Denied,
             "the kernel refused access",
@@ -138,6 +142,7 @@ mod tests {
             (Errno::BUSY, Kind::Conflict),
             (Errno::INVAL, Kind::Invalid),
             (Errno::NOENT, Kind::NotFound),
+            (Errno::NOTDIR, Kind::NotFound),
         ];
         for (errno, kind) in kinds {
             let error = explain(errno, "device write", "/dev/x");

@@ -5,7 +5,7 @@ use crate::engine::{PsEngine, with_pairs};
 use crate::error::{PsError, guarded};
 use crate::rows::PsRows;
 use penstock_base::{Error, Kind, Result, Settings};
-use penstock_device::address::{Address, Place, check_name};
+use penstock_device::address::{Address, NO_DIRECTORIES, Place, SPILLED_BEGIN, check_name};
 use penstock_device::volume::{Asked, SharedVolume, TEMP_PREFIX, Volume, Wish};
 use penstock_engine::{Budget, Engine};
 use std::collections::BTreeMap;
@@ -125,6 +125,13 @@ impl PsVolumes {
                 to_replace = Address::to_replace(&at.url);
                 name.clone()
             }
+            Place::Temp { file: Some(file), .. } if !file.starts_with(SPILLED_BEGIN) => {
+                // Whoever wrote it would look for it later in vain.
+                let message = "only what DuckDB spills lies there, which is gone when it is closed";
+                let hint = "Name a file that lasts: nvme:///dev/ng0n1?db=orders.parquet. A \
+                            volume has no directories: EXPORT DATABASE goes to a file system";
+                return Err(at.error(Kind::Invalid, message).with_hint(hint));
+            }
             Place::Temp { directory, file: Some(file) } => {
                 let directory = self.directory(device, directory);
                 spill = self.spill(&directory);
@@ -221,6 +228,7 @@ fn real(at: &At) -> Result<PathBuf> {
             std::io::ErrorKind::PermissionDenied => {
                 (Kind::Denied, "Ask for access to it".to_string())
             }
+            std::io::ErrorKind::NotADirectory => (Kind::NotFound, NO_DIRECTORIES.to_string()),
             _ => (Kind::Unavailable, "Look at the path".to_string()),
         };
         let error = Error::new(kind, error.to_string()).with_operation("volume open");

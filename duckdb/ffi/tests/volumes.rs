@@ -395,7 +395,7 @@ fn what_is_spilled_to_one_device_is_not_found_on_another() {
     unsafe {
         let directory = url(&opened.image, "");
         assert!(ps_spill_create(opened.volumes, PsStr::lend(&directory), null(), 0, &mut error));
-        let spilled = url(&opened.image, "/x");
+        let spilled = url(&opened.image, "/duckdb_temp_x");
         let flags = WRITE | CREATE;
         let spilled = PsStr::lend(&spilled);
         assert!(ps_file_open(opened.volumes, spilled, null(), 0, flags, &mut file, &mut error));
@@ -404,8 +404,8 @@ fn what_is_spilled_to_one_device_is_not_found_on_another() {
             assert!(ps_file_exists(opened.volumes, url, null(), 0, &mut there, &mut error));
             there
         };
-        assert!(exists(&url(&opened.image, "/x")));
-        assert!(!exists(&url(&other.image, "/x")));
+        assert!(exists(&url(&opened.image, "/duckdb_temp_x")));
+        assert!(!exists(&url(&other.image, "/duckdb_temp_x")));
         ps_file_free(file);
     }
 }

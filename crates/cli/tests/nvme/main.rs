@@ -197,8 +197,12 @@ fn a_larger_file_gives_its_room_and_a_damaged_table_is_told() {
     );
     let exported = refused(&["export", &device, &dir.path("b"), "--db", "bog"]);
     assert!(exported.contains("There are: big"), "{exported}");
-    let unread = refused(&["import", &device, &dir.path("absent"), "--db", "x"]);
-    assert!(unread.contains("Look at the path"), "{unread}");
+    for path in [dir.path("absent"), format!("{device}/x")] {
+        let unread = refused(&["import", &device, &path, "--db", "x"]);
+        assert!(unread.contains("Look at the path"), "{unread}");
+    }
+    let behind = refused(&["ls", &format!("{device}/big")]);
+    assert!(behind.contains("Name what lies on a volume by db"), "{behind}");
     assert_eq!(fine(&["ls", &device]), "       6000000  big\n");
     let mut bytes = std::fs::read(&device).unwrap();
     bytes[70] ^= 1;

@@ -145,8 +145,11 @@ impl Volume {
 
     /// Takes the pages of a file that is in no table any more.
     pub(super) fn discard(&self, core: &mut Core, node: &Node) {
-        let freed = std::mem::take(&mut *node.map_mut());
+        let mut map = node.map_mut();
+        // Before the map can be seen without its pages: who finds none learns why.
         node.mark_removed();
+        let freed = std::mem::take(&mut *map);
+        drop(map);
         self.release(core, node.become_known(0).left.places(), true);
         self.release(core, freed.extents(), node.is_temp());
     }

@@ -8,6 +8,7 @@ use penstock_base::Kind;
 use penstock_device::model::{Dice, Image};
 use penstock_device::volume::{Lock, OpenFileOptions, TEMP_PREFIX, Volume};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn fresh() -> Arc<Volume> {
     Volume::open(device(4096, formatted(4096)).1).expect("opens")
@@ -126,6 +127,37 @@ fn a_rename_replaces_and_handles_follow() {
     volume.rename("db.wal", "db.wal").expect("to itself");
     let error = volume.rename("nothing", "x").expect_err("there is none");
     assert!(error.to_string().contains("model?db=nothing"), "{error}");
+}
+
+#[test]
+fn who_reads_while_a_file_is_replaced_is_told_of_that() {
+    let volume = fresh();
+    let done = AtomicBool::new(false);
+    let read_it = || {
+        while !done.load(Ordering::Relaxed) {
+            // Until the first one is there, and between the two.
+            let Ok(file) = volume.open_file("file", EXISTING) else { continue };
+            let error = loop {
+                if let Err(error) = file.read_at(&mut [0; 8192], 0) {
+                    break error.to_string();
+                }
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+            };
+            assert!(error.contains("it was replaced while it was open"), "{error}");
+        }
+    };
+    std::thread::scope(|threads| {
+        (0..3).for_each(|_| drop(threads.spawn(read_it)));
+        for _ in 0..5_000 {
+            let next = volume.open_file("next", CREATE).expect("creates");
+            next.write_at(&[1; 8192], 0).expect("writes");
+            next.sync().expect("syncs");
+            volume.rename("next", "file").expect("renames");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
