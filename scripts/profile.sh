@@ -2,7 +2,7 @@
 # usage: profile.sh
 # Makes the profile of the release build anew, crates/cli/rustc-VERSION.profdata for the compiler that is here: builds a
 # binary that counts what it executes, sends it the traffic of bench/penstock_bench/training.py, and keeps the counts of
-# what was executed. Wants what `make build` leaves; a quarter of an hour on two cores.
+# what was executed. Wants what `make build` leaves; ten minutes on two cores.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 [ -x build/penstock-fake ] && [ -x build/venv/bin/python ] || die "run \`make build\` first"
