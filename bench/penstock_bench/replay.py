@@ -41,8 +41,8 @@ class Way:
     """How ClickHouse reaches a store."""
 
     gateway: str
-    """As in `gateways.GATEWAYS`; ``native`` is ClickHouse's own Azure disk, ``cached`` Penstock with
-    a cache in memory."""
+    """As in `gateways.GATEWAYS`; ``native`` is ClickHouse's own Azure disk, ``cached`` is Penstock
+    with a cache in memory."""
     back_end: str
 
 

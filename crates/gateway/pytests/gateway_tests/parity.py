@@ -63,7 +63,7 @@ What it costs: [requests, CPU and memory][figures] beside s3proxy and versitygw,
 1 to 3 % more time with the store 30 ms away, 28 % less where the gateway has a cache in memory.
 
 [figures]: ../bench/results/2026-11-27-gateway/README.md
-[replay]: ../bench/results/2026-11-27-gateway/README.md#with-a-cache-in-memory-and-half-an-hour-of-faults
+[replay]: ../bench/results/2026-11-27-gateway/README.md#with-a-cache-in-memory
 """
 
 
