@@ -53,6 +53,9 @@ const FILE_BYTES_MIN: u64 = 4 << 20;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// The note of so many versions has half a MiB.
 const HASHES_MAX_HERE: usize = 1 << 16;
+/// What the files beside those of blocks take at most: the lock file, and a note while the next
+/// one takes its place.
+const BESIDE_BYTES: u64 = 4096 + 2 * (16 + 8 * HASHES_MAX_HERE as u64);
 
 impl Directory {
     /// Makes a directory if need be, readable by its owner only; its absolute path without links.
@@ -161,7 +164,7 @@ impl Directory {
 impl Medium for Directory {
     fn sizes(&self, asked_bytes: u64) -> Sizes {
         let file_bytes = (asked_bytes / FILES).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
-        Sizes { capacity_bytes: asked_bytes, file_bytes }
+        Sizes { capacity_bytes: asked_bytes.saturating_sub(BESIDE_BYTES), file_bytes }
     }
 
     fn taken_bytes(&self, file_bytes: u64) -> u64 {
@@ -360,4 +363,26 @@ fn walk(file: &File, bytes: u64) -> io::Result<Vec<(Record, u64)>> {
         records.push((record, block));
     }
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_testkit::scratch::Scratch;
+
+    /// Two notes are there while one takes the place of the other.
+    #[test]
+    fn the_largest_notes_are_within_what_was_asked_for() {
+        let dir = Scratch::new("cache");
+        let medium = Directory::hold(dir.path()).expect("holds");
+        let asked_bytes = 64 << 20;
+        let blocks_bytes = medium.sizes(asked_bytes).capacity_bytes;
+        let hashes = (0..medium.hashes_max() as u64).collect();
+        medium.note(&Noted::of(hashes, medium.hashes_max())).expect("notes");
+        let bytes = |name: &str| dir.path().join(name).metadata().expect("is there").len();
+        assert!(bytes(NOTED_NAME) >= 8 * HASHES_MAX_HERE as u64);
+        let beside_bytes = 2 * bytes(NOTED_NAME) + bytes(LOCK_NAME);
+        assert!(blocks_bytes + beside_bytes <= asked_bytes, "{blocks_bytes}, {beside_bytes}");
+        assert!(blocks_bytes >= asked_bytes / 64 * 62);
+    }
 }

@@ -155,8 +155,8 @@ impl CachedObject {
         is_read
     }
 
-    /// Bytes from `start` on, at most `most` and no empty ones, without a copy: if a block in
-    /// memory has them.
+    /// Bytes from `start` on, at least one and at most `most`, without a copy: if a block in memory
+    /// has them.
     pub fn share(&self, query: &QueryCore, start: u64, most: u64) -> Option<Bytes> {
         let first = ByteRange { start, end: start + 1 };
         let block = self.memory.as_ref()?.find(&self.version, first).pop().map(CachedBlock)?;

@@ -208,7 +208,10 @@ impl Stream {
     pub fn take_kept(&mut self, most: u64) -> Option<Bytes> {
         let through = self.through.as_ref().filter(|_| self.body.is_none())?;
         let most = most.min(self.range.end - self.next);
-        let bytes = through.share(&self.query, self.next, most).filter(|_| most > 0)?;
+        if most == 0 {
+            return None;
+        }
+        let bytes = through.share(&self.query, self.next, most)?;
         self.came(bytes.len());
         Some(bytes)
     }
