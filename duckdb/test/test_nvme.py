@@ -183,7 +183,7 @@ def test_what_should_last_does_not_go_where_duckdb_spills(kind: str, volume: Pat
             f"IMPORT DATABASE '{spilling}'",
             f"ATTACH '{spilling}/orders.db' AS e",
         ]:
-            with pytest.raises(duckdb.Error, match=r"x/.*which is gone.* Name a file that lasts"):
+            with pytest.raises(duckdb.Error, match=r"x/.*which is gone.* Name what lies"):
                 con.execute(statement)
         for statement in [
             f"EXPORT DATABASE d TO 'nvme://{volume}' (FORMAT {kind})",

@@ -128,9 +128,7 @@ impl PsVolumes {
             Place::Temp { file: Some(file), .. } if !file.starts_with(SPILLED_BEGIN) => {
                 // Whoever wrote it would look for it later in vain.
                 let message = "only what DuckDB spills lies there, which is gone when it is closed";
-                let hint = "Name a file that lasts: nvme:///dev/ng0n1?db=orders.parquet. A \
-                            volume has no directories: EXPORT DATABASE goes to a file system";
-                return Err(at.error(Kind::Invalid, message).with_hint(hint));
+                return Err(at.error(Kind::Invalid, message).with_hint(NO_DIRECTORIES));
             }
             Place::Temp { directory, file: Some(file) } => {
                 let directory = self.directory(device, directory);

@@ -10,7 +10,7 @@
 //! may hold what is there next. Nothing is made, removed or noted in it any more.
 
 use crate::cache::medium::{BlockFile, Medium, Recovered, Sizes, Spot};
-use crate::cache::outdated::Noted;
+use crate::cache::outdated::{Noted, noted_bytes};
 use crate::cache::record::{
     HEAD_BYTES, HEADER_BYTES_MAX, Head, Record, TRAILER_BYTES, head, judge_head, parse_directory,
     parse_trailer, trailer,
@@ -55,7 +55,7 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 const HASHES_MAX_HERE: usize = 1 << 16;
 /// What the files beside those of blocks take at most: the lock file, and a note while the next
 /// one takes its place.
-const BESIDE_BYTES: u64 = 4096 + 2 * (16 + 8 * HASHES_MAX_HERE as u64);
+const BESIDE_BYTES: u64 = 4096 + 2 * noted_bytes(HASHES_MAX_HERE) as u64;
 
 impl Directory {
     /// Makes a directory if need be, readable by its owner only; its absolute path without links.
@@ -380,7 +380,7 @@ mod tests {
         let hashes = (0..medium.hashes_max() as u64).collect();
         medium.note(&Noted::of(hashes, medium.hashes_max())).expect("notes");
         let bytes = |name: &str| dir.path().join(name).metadata().expect("is there").len();
-        assert!(bytes(NOTED_NAME) >= 8 * HASHES_MAX_HERE as u64);
+        assert_eq!(bytes(NOTED_NAME), noted_bytes(HASHES_MAX_HERE) as u64);
         let beside_bytes = 2 * bytes(NOTED_NAME) + bytes(LOCK_NAME);
         assert!(blocks_bytes + beside_bytes <= asked_bytes, "{blocks_bytes}, {beside_bytes}");
         assert!(blocks_bytes >= asked_bytes / 64 * 62);

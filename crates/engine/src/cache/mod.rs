@@ -17,6 +17,7 @@ mod medium;
 mod memory;
 mod object;
 mod outdated;
+mod piece;
 mod record;
 mod region;
 mod room;
@@ -30,8 +31,9 @@ pub(crate) use disk::DiskCache;
 pub use holdings::CacheEntry;
 pub(crate) use home::Home;
 pub(crate) use host::HostCache;
-pub(crate) use memory::{MemoryCache, Piece};
+pub(crate) use memory::MemoryCache;
 pub(crate) use object::{CachedBlock, CachedObject, name_in_cache};
+pub(crate) use piece::Piece;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use record::fuzz as fuzz_record;
 pub use region::{CacheDevice, format_device, look_at_device};

@@ -2,7 +2,8 @@
 
 use crate::cache::disk::DiskCache;
 use crate::cache::index::{Found, ObjectVersion, Place};
-use crate::cache::memory::{MemoryCache, Piece};
+use crate::cache::memory::MemoryCache;
+use crate::cache::piece::Piece;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::{Version, copy_into};

@@ -17,7 +17,12 @@ pub(super) const HASHES_MAX: usize = 3500;
 /// Stands for their number where all are noted.
 const ALL: u32 = u32::MAX;
 /// Most bytes of what is noted there.
-pub(super) const NOTED_BYTES_MAX: usize = HEAD_BYTES + 8 * HASHES_MAX;
+pub(super) const NOTED_BYTES_MAX: usize = noted_bytes(HASHES_MAX);
+
+/// How many bytes a note of so many hashes takes.
+pub(super) const fn noted_bytes(hashes: usize) -> usize {
+    HEAD_BYTES + 8 * hashes
+}
 
 /// Versions of which the store has to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -56,11 +56,21 @@ impl Layout {
         let row_groups = row_groups(footer(tail)?).unwrap_or_default();
         let opening = footer_window(start + tail.len() as u64);
         let cached_start = opening.start.min(footer_start);
-        Some(Layout::new(row_groups, start, footer_start).with_cached(cached_start))
+        Some(Layout::cached_from(cached_start, row_groups, start, footer_start))
     }
 
-    /// A file with these column chunks, by row group; what lies from `here` on is here.
-    pub fn new(mut row_groups: Vec<Vec<ByteRange>>, here: u64, footer_start: u64) -> Self {
+    /// A file with these column chunks, by row group; what lies from `here` on is here, and in that
+    /// cache.
+    pub fn new(row_groups: Vec<Vec<ByteRange>>, here: u64, footer_start: u64) -> Self {
+        Layout::cached_from(here, row_groups, here, footer_start)
+    }
+
+    fn cached_from(
+        cached_start: u64,
+        mut row_groups: Vec<Vec<ByteRange>>,
+        here: u64,
+        footer_start: u64,
+    ) -> Self {
         for chunk in row_groups.iter_mut().flatten() {
             *chunk = ByteRange { start: chunk.start.min(here), end: chunk.end.min(here) };
         }
@@ -73,30 +83,23 @@ impl Layout {
         let follow =
             |chunks: &Vec<ByteRange>| chunks.windows(2).all(|pair| pair[0].end <= pair[1].start);
         let has_columns_in_order = row_groups.iter().map(follow).collect();
-        let layout = Layout {
+        let mut layout = Layout {
             row_groups,
             extents,
             footer_start,
             here,
-            cached_start: here,
+            cached_start,
             near_end: Vec::new(),
             is_in_order,
             has_columns_in_order,
         };
-        layout.with_cached(here)
-    }
-
-    /// The same where that cache has what lies from a place on.
-    fn with_cached(mut self, cached_start: u64) -> Self {
-        self.cached_start = cached_start;
-        self.near_end.clear();
-        if self.is_in_order {
+        if layout.is_in_order {
             // As long as what lies behind it: so few, however many lie there.
-            let is_near = |extent: &ByteRange| !extent.is_empty() && self.is_widened(*extent);
-            let near = self.extents.iter().enumerate().filter(|(_, extent)| is_near(extent));
-            self.near_end = near.map(|(row_group, _)| row_group).collect();
+            let is_near = |extent: &ByteRange| !extent.is_empty() && layout.is_widened(*extent);
+            let near = layout.extents.iter().enumerate().filter(|(_, extent)| is_near(extent));
+            layout.near_end = near.map(|(row_group, _)| row_group).collect();
         }
-        self
+        layout
     }
 
     /// The row groups, and the columns in each, that a read touches, in order. DuckDB reads one row

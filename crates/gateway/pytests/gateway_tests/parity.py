@@ -60,7 +60,8 @@ SETTINGS disk = disk(type = s3, endpoint = 'http://127.0.0.1:9000/lake/clickhous
 
 What it costs: [requests, CPU and memory][figures] beside s3proxy and versitygw, and
 [200 queries of ClickHouse][replay] with the gateway, without, and on ClickHouse's own Azure disk:
-1 to 3 % more time with the store 30 ms away, 28 % less where the gateway has a cache in memory.
+1 to 3 % more time with the store 30 ms away, 28 % less where the gateway has a cache in memory
+(`cache_validation = "never"`).
 
 [figures]: ../bench/results/2026-11-27-gateway/README.md
 [replay]: ../bench/results/2026-11-27-gateway/README.md#with-a-cache-in-memory
