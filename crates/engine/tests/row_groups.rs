@@ -49,6 +49,15 @@ impl Scan {
         Scan { bench, query, reader, data, chunks: chunks.to_vec() }
     }
 
+    /// All of the footer, as whoever parses it reads it.
+    async fn footer(&self) {
+        let end = self.data.len() - 8;
+        let length = u32::from_le_bytes(self.data[end..end + 4].try_into().unwrap());
+        let start = end - usize::try_from(length).unwrap();
+        let found = read(&self.reader, &self.query, start, end - start).await;
+        assert!(found == self.data[start..end]);
+    }
+
     /// Neighbouring columns of a row group.
     async fn columns(&self, row_group: usize, columns: std::ops::Range<usize>) {
         let group_bytes: usize = self.chunks.iter().sum();
@@ -111,4 +120,20 @@ async fn a_filters_column_is_ahead_while_others_are_read_here_and_there() {
         assert!(waits[0] <= 4 && waits[1] <= matching && waits[2] <= 2, "{every}: {waits:?}");
         assert!(wasted <= used / 10, "{every}: {wasted} of {used}");
     }
+}
+
+/// With a footer that is longer than what opening brings.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_tiny_row_groups_take_a_few_dozen_requests() {
+    const GROUPS: usize = 10_000;
+    let scan = Scan::of(GROUPS, &[KIB; 4]).await;
+    scan.footer().await;
+    for row_group in 0..GROUPS {
+        for column in (0..4).rev() {
+            scan.columns(row_group, column..column + 1).await;
+        }
+    }
+    let (requests, wasted) = scan.end();
+    assert!(requests <= 60, "{requests} requests");
+    assert_eq!(wasted, 0);
 }

@@ -54,7 +54,24 @@ pub(crate) struct Columns {
 struct Fetched {
     file: usize,
     row_groups: RangeInclusive<usize>,
+    /// The row group that was not over when it was looked at last.
+    awaited: usize,
     block: Arc<Block>,
+}
+
+impl Fetched {
+    /// Whether all of its row groups are over. One that is not is looked at first the next time: a
+    /// block may have thousands, and there is a look with each read.
+    fn is_over(&mut self, scan: &Scan) -> bool {
+        let is_over = |row_group| scan.is_over(Unit { file: self.file, row_group });
+        if !is_over(self.awaited) {
+            return false;
+        }
+        // The last one is the last to be over, nearly always.
+        let awaited = self.row_groups.clone().rev().find(|row_group| !is_over(*row_group));
+        self.awaited = awaited.unwrap_or(self.awaited);
+        awaited.is_none()
+    }
 }
 
 /// What is not needed any more. To be dropped outside of locks: giving memory back wakes writers.
@@ -264,7 +281,8 @@ impl Columns {
                     }
                 };
                 let (file, row_groups) = (wanted.unit.file, wanted.row_groups());
-                self.ahead.push(Fetched { file, row_groups, block });
+                let awaited = *row_groups.end();
+                self.ahead.push(Fetched { file, row_groups, awaited, block });
                 requests -= 1;
             }
         }
@@ -300,12 +318,8 @@ impl Columns {
     /// What was used up, and what will not be read any more.
     fn drop_unneeded(&mut self) -> Dropped {
         let scan = &self.scan;
-        let is_over = |ahead: &Fetched| {
-            let unit = |row_group| Unit { file: ahead.file, row_group };
-            // The last one is the last to be over, nearly always.
-            ahead.row_groups.clone().rev().all(|row_group| scan.is_over(unit(row_group)))
-        };
-        let is_unneeded = |ahead: &mut Fetched| ahead.block.unused_bytes() == 0 || is_over(ahead);
+        let is_unneeded =
+            |ahead: &mut Fetched| ahead.block.unused_bytes() == 0 || ahead.is_over(scan);
         Dropped { ahead: self.ahead.extract_if(.., is_unneeded).collect() }
     }
 

@@ -27,6 +27,7 @@ mod allowance;
 mod file;
 mod history;
 mod left_out;
+mod outside;
 mod told;
 mod wanted;
 
@@ -35,6 +36,7 @@ use crate::read::parquet::steps::step;
 use file::{File, Group, READ, Settled, doubted, is_pending, is_read};
 use history::{History, push_unknown};
 use left_out::Filtering;
+use outside::Outside;
 use penstock_base::ByteRange;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -50,7 +52,7 @@ const FILES_AHEAD_MAX: usize = 32;
 const LATE_MAX: usize = 64;
 
 /// A row group of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Unit {
     pub file: usize,
     pub row_group: usize,
@@ -61,8 +63,12 @@ pub(crate) struct Unit {
 pub(crate) struct Scan {
     files: BTreeMap<usize, File>,
     columns: Vec<History>,
-    /// Counts up when other columns are expected than before, but for those of `touched`.
+    /// Counts up when other columns are expected than before of row groups that lie ahead, but for
+    /// those of `touched`.
     expected_at: u64,
+    /// Counts up with it, and whenever a row group is over: what is expected of those that are
+    /// being read goes by all that are.
+    inside_at: u64,
     /// Columns that were read for the first time, since `expected_at` counted up.
     touched: Vec<usize>,
     /// What `unit_bytes` found, and for which row group in which state: what is expected of it, and
@@ -71,6 +77,7 @@ pub(crate) struct Scan {
     /// Where each reader is.
     readers: HashMap<u64, Unit>,
     frontier: Option<Unit>,
+    outside: Outside,
     /// A row group is over, or was read whole.
     is_learned: bool,
     /// What a plan told of it.
@@ -115,9 +122,10 @@ impl Scan {
 
     /// Where the columns of a file lie.
     pub fn learn(&mut self, file: usize, layout: Arc<Layout>) {
-        let groups = layout.row_group_count();
-        let groups = (0..groups).map(|_| Group::default()).collect();
-        self.files.entry(file).or_insert(File { layout, groups, swept: 0, judged: None });
+        if !self.knows(file) {
+            self.files.insert(file, File::new(layout));
+            self.outside.back_to(Unit { file, row_group: 0 }, 0..usize::MAX);
+        }
     }
 
     /// Forgets the files before this one: what is ahead of them comes in vain.
@@ -197,6 +205,7 @@ impl Scan {
 
     fn expect_anew(&mut self) {
         self.expected_at += 1;
+        self.inside_at += 1;
         self.touched.clear();
     }
 
@@ -233,9 +242,7 @@ impl Scan {
         }
         let Some(frontier) = self.frontier else { return false };
         let Some(file) = self.files.get(&frontier.file) else { return false };
-        let behind = file.groups.get(file.swept..frontier.row_group).unwrap_or_default();
-        behind.iter().filter(|group| !group.is_touched && !group.is_left_out).count()
-            >= self.readers.len()
+        file.passed >= self.readers.len()
     }
 
     /// Whether it is known that the scan goes on.
@@ -283,7 +290,9 @@ impl Scan {
         if self.group(unit).is_some_and(|group| group.is_left_out) {
             self.was_not_left_out(unit);
         }
-        if let Some(group) = self.group_mut(unit) {
+        if let Some(file) = self.files.get_mut(&unit.file) {
+            file.enter(unit.row_group);
+            let group = &mut file.groups[unit.row_group];
             let was_entered = std::mem::replace(&mut group.is_entered, true);
             if group.is_over && !was_entered {
                 // It was taken for skipped.
@@ -319,14 +328,14 @@ impl Scan {
     fn mark(&mut self, unit: Unit, columns: RangeInclusive<usize>, flag: u8) {
         let Some(file) = self.files.get_mut(&unit.file) else { return };
         let chunks = file.layout.row_group(unit.row_group).len();
+        if flag == READ && file.change(unit.row_group, Group::touch) {
+            // More may be expected of it than of one that lies ahead.
+            file.groups[unit.row_group].settled = <[Settled; 2]>::default();
+        }
         let group = &mut file.groups[unit.row_group];
         group.flags.resize(chunks, 0);
-        if flag == READ && !std::mem::replace(&mut group.is_touched, true) {
-            // More may be expected of it than of one that lies ahead.
-            group.settled = <[Settled; 2]>::default();
-        }
         if flag == READ {
-            group.narrow(self.expected_at, columns.clone(), &self.columns);
+            group.narrow(self.inside_at, columns.clone(), &self.columns);
         }
         for (column, chunk) in columns.clone().zip(&file.layout.row_group(unit.row_group)[columns])
         {
@@ -371,15 +380,24 @@ impl Scan {
                 self.doubted_bytes -= doubted(*flags, chunk.len());
             }
         }
+        let mut is_changed = false;
         for (index, column) in self.columns.iter_mut().enumerate() {
+            step();
+            let before = column.outlook();
             // What came with the footer is read from there: nothing is learned from it.
             if chunks.get(index).is_none_or(|chunk| !chunk.is_empty()) {
                 column.push(group.flags.get(index).is_some_and(is_read), group.is_entered);
             } else {
                 column.push_nothing(group.is_entered);
             }
+            is_changed |= column.outlook() != before;
         }
-        self.expect_anew();
+        // Thousands of row groups may be ahead: they are looked at again only where it is of use.
+        if is_changed {
+            self.expect_anew();
+        } else {
+            self.inside_at += 1;
+        }
     }
 
     /// Row groups that lie behind all readers and were not entered are over. They were skipped,
@@ -405,7 +423,7 @@ impl Scan {
                     passed.push(Unit { file: *index, row_group });
                 }
             }
-            file.swept = file.swept.max(end);
+            file.sweep(end);
         }
         for unit in passed {
             let is_skipped = self.is_skipped(unit);
@@ -444,5 +462,7 @@ mod filtered;
 mod joined;
 #[cfg(test)]
 mod late;
+#[cfg(test)]
+mod many;
 #[cfg(test)]
 mod tests;

@@ -27,11 +27,62 @@ pub(super) struct File {
     pub groups: Vec<Group>,
     /// Row groups before this one were judged to be skipped, or not.
     pub swept: usize,
+    /// Of those behind them and before the furthest reader, how many seem to be passed by.
+    pub passed: usize,
+    /// Where the furthest reader is, or what was judged ends.
+    pub seen: usize,
     /// What its footer says about the filters of the plan.
     pub judged: Option<Arc<Judged>>,
 }
 
 impl File {
+    /// Nobody has read it yet.
+    pub fn new(layout: Arc<Layout>) -> Self {
+        let groups = (0..layout.row_group_count()).map(|_| Group::default()).collect();
+        File { layout, groups, swept: 0, passed: 0, seen: 0, judged: None }
+    }
+
+    /// As before the first read, but for what its footer says.
+    pub fn begin_anew(&mut self) {
+        let judged = self.judged.take();
+        *self = File { judged, ..File::new(Arc::clone(&self.layout)) };
+    }
+
+    /// A reader is in a row group.
+    pub fn enter(&mut self, row_group: usize) {
+        let passed = self.groups.get(self.seen..row_group).unwrap_or_default();
+        self.passed += passed.iter().inspect(|_| step()).filter(|group| group.is_passed()).count();
+        self.seen = self.seen.max(row_group);
+    }
+
+    /// Row groups before this one were judged.
+    pub fn sweep(&mut self, end: usize) {
+        let judged = self.groups.get(self.swept..end.min(self.seen)).unwrap_or_default();
+        self.passed -= judged.iter().inspect(|_| step()).filter(|group| group.is_passed()).count();
+        self.swept = self.swept.max(end);
+        self.seen = self.seen.max(self.swept);
+    }
+
+    /// Changes what is known of a row group.
+    pub fn change<T>(&mut self, row_group: usize, change: impl FnOnce(&mut Group) -> T) -> T {
+        let is_counted = (self.swept..self.seen).contains(&row_group);
+        let group = &mut self.groups[row_group];
+        let before = usize::from(is_counted && group.is_passed());
+        let changed = change(group);
+        self.passed = self.passed - before + usize::from(is_counted && group.is_passed());
+        changed
+    }
+
+    /// Whether a column of a row group that lies ahead is neither begun nor read.
+    pub fn is_left(&self, row_group: usize, column: usize) -> bool {
+        let group = &self.groups[row_group];
+        let chunk = self.layout.row_group(row_group).get(column);
+        !group.is_over
+            && !group.is_left_out
+            && chunk.is_some_and(|chunk| !chunk.is_empty())
+            && group.flags.get(column).is_none_or(|flags| *flags == 0)
+    }
+
     /// The first of these columns that has neither been read of a row group nor is here.
     pub fn misses(&self, row_group: usize, is_of: impl Fn(usize) -> bool) -> Option<usize> {
         let flags = &self.groups[row_group].flags;
@@ -96,38 +147,55 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// Whether a reader that is further on seems to have passed it by.
+    fn is_passed(&self) -> bool {
+        !self.is_touched && !self.is_left_out
+    }
+
+    /// Takes note that something of it is read; whether that is the first.
+    pub fn touch(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_touched, true)
+    }
+
     /// The row groups that were read like it so far: those in which each column was read that was
     /// read of it.
-    pub fn alike(&mut self, expected_at: u64, columns: &[History]) -> u32 {
+    pub fn alike(&mut self, inside_at: u64, columns: &[History]) -> u32 {
         if let Some((at, alike)) = self.alike
-            && at == expected_at
+            && at == inside_at
         {
             return alike;
         }
         let read = self.flags.iter().zip(columns).inspect(|_| step());
         let read = read.filter(|(flags, _)| is_read(flags));
         let alike = read.fold(u32::MAX, |alike, (_, history)| history.alike(alike));
-        self.alike = Some((expected_at, alike));
+        self.alike = Some((inside_at, alike));
         alike
     }
 
     /// Takes note that these columns are read of it.
-    pub fn narrow(&mut self, expected_at: u64, read: RangeInclusive<usize>, columns: &[History]) {
-        let Some((_, before)) = self.alike.filter(|(at, _)| *at == expected_at) else { return };
+    pub fn narrow(&mut self, inside_at: u64, read: RangeInclusive<usize>, columns: &[History]) {
+        let Some((_, before)) = self.alike.filter(|(at, _)| *at == inside_at) else { return };
         let read = columns.get(read).unwrap_or_default();
         let alike = read.iter().fold(before, |alike, history| history.alike(alike));
         if alike != before {
-            self.alike = Some((expected_at, alike));
+            self.alike = Some((inside_at, alike));
             self.settled = Default::default();
         }
     }
+}
+
+/// A state of what is expected of row groups that are being read, or lie ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub is_inside: bool,
+    pub at: u64,
 }
 
 /// What is known of what is wanted of a row group, so that not all of its columns are looked at
 /// each time: in this state of what is expected, no column before `from` but some of `below`.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    expected_at: Option<u64>,
+    state: Option<State>,
     touched: usize,
     from: usize,
     below: BinaryHeap<Reverse<usize>>,
@@ -136,10 +204,10 @@ pub(super) struct Settled {
 impl Settled {
     /// Whether nothing of it is wanted, in a state of what is expected and with these columns
     /// `touched` since it came about.
-    pub fn is_all(&mut self, expected_at: u64, touched: &[usize], count: usize) -> bool {
-        if self.expected_at != Some(expected_at) {
+    pub fn is_all(&mut self, state: State, touched: &[usize], count: usize) -> bool {
+        if self.state != Some(state) {
             let touched = touched.len();
-            *self = Settled { expected_at: Some(expected_at), touched, ..Settled::default() };
+            *self = Settled { state: Some(state), touched, ..Settled::default() };
         }
         for column in &touched[self.touched..] {
             step();

@@ -20,6 +20,13 @@ pub(super) enum Trust {
     Proven,
 }
 
+impl Trust {
+    /// What is sure is looked for by itself, and so is what is not.
+    pub fn class(self) -> usize {
+        usize::from(self == Trust::Likely)
+    }
+}
+
 /// Whether a column was read in the last row groups, the newest in the lowest bit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
@@ -100,6 +107,11 @@ impl History {
     /// In a row group that lies ahead, and how sure that is.
     pub fn is_expected_as(self, trust: Trust) -> bool {
         self.is_touched && self.all.is_expected(self.all.known(), trust)
+    }
+
+    /// In row groups that lie ahead, by how sure that is.
+    pub fn outlook(self) -> [bool; 3] {
+        [Trust::Likely, Trust::Sure, Trust::Proven].map(|trust| self.is_expected_as(trust))
     }
 
     /// In a row group that was read: so it is not skipped.

@@ -3,7 +3,8 @@
 //! They are not expected, and that they are passed by says nothing of the others. Where a reader
 //! enters them all the same, the guess was wrong.
 
-use super::file::{BEGUN, DOUBTED, Group, Settled, doubted, is_pending};
+use super::file::{BEGUN, DOUBTED, Settled, doubted, is_pending};
+use super::outside::Outside;
 use super::{Scan, Unit};
 use crate::read::filters::{Clusters, Judged, Ranges};
 use std::sync::Arc;
@@ -92,15 +93,20 @@ impl Scan {
     }
 
     /// What is ahead of a row group that is left out is in vain.
-    fn leave_out(&mut self, unit: Unit, is_left_out: bool) {
+    pub(super) fn leave_out(&mut self, unit: Unit, is_left_out: bool) {
         let Some(file) = self.files.get_mut(&unit.file) else { return };
-        let group = &mut file.groups[unit.row_group];
+        let group = &file.groups[unit.row_group];
         if group.is_left_out == is_left_out || group.is_entered || group.is_over {
             return;
         }
-        group.is_left_out = is_left_out;
+        file.change(unit.row_group, |group| group.is_left_out = is_left_out);
+        let group = &mut file.groups[unit.row_group];
         group.settled = <[Settled; 2]>::default();
-        for (chunk, flags) in file.layout.row_group(unit.row_group).iter().zip(&mut group.flags) {
+        let chunks = file.layout.row_group(unit.row_group);
+        if !is_left_out {
+            self.outside.back_to(unit, 0..chunks.len());
+        }
+        for (chunk, flags) in chunks.iter().zip(&mut group.flags) {
             if is_pending(flags) {
                 self.wasted_bytes += chunk.len();
                 self.pending_bytes -= chunk.len();
@@ -125,10 +131,10 @@ impl Scan {
     pub(super) fn begin_anew(&mut self) {
         self.readers.clear();
         self.frontier = None;
+        self.outside = Outside::default();
         (self.pending_bytes, self.doubted_bytes, self.skipped) = (0, 0, 0);
         for file in self.files.values_mut() {
-            file.swept = 0;
-            file.groups.iter_mut().for_each(|group| *group = Group::default());
+            file.begin_anew();
         }
     }
 }

@@ -1,8 +1,10 @@
 //! What to fetch next of a scan. Pure.
 
-use super::file::{BEGUN, DOUBTED, GAP_BYTES_MAX, Group, Settled, doubted, is_pending, joined};
+use super::file::{
+    BEGUN, DOUBTED, GAP_BYTES_MAX, Group, Settled, State, doubted, is_pending, joined,
+};
 use super::history::Trust;
-use super::{FILES_AHEAD_MAX, Scan, Unit};
+use super::{Scan, Unit};
 use crate::query::WASTE_PARTS;
 use crate::read::parquet::steps::step;
 use penstock_base::ByteRange;
@@ -96,10 +98,15 @@ impl Scan {
             // Where waste bounds them, waiting for more room may be for ever.
             let is_free = allowed_bytes == bytes_max;
             let cut_bytes = if is_free { cut_bytes } else { allowed_bytes };
-            if let Some(unit) = self.first_outside(cut_bytes, trust)
-                && let Some(mut wanted) = self.next_in(unit, cut_bytes, trust, false)
-            {
-                self.join(&mut wanted, joined_bytes_max(whole_bytes).min(cut_bytes), trust);
+            if let Some(mut wanted) = self.first_outside(cut_bytes, trust) {
+                let joined_bytes_max = joined_bytes_max(whole_bytes).min(cut_bytes);
+                if self.outside.awaits(&wanted, allowed_bytes, joined_bytes_max) {
+                    return None;
+                }
+                self.join(&mut wanted, joined_bytes_max, trust);
+                if wanted.span.len() > allowed_bytes {
+                    self.outside.await_room(&wanted);
+                }
                 return self.begin(wanted, allowed_bytes, BEGUN);
             }
         }
@@ -117,8 +124,7 @@ impl Scan {
         let mut allowed_bytes = bytes_max;
         if found.is_none() && !self.is_skipping() && self.has_doubted() {
             allowed_bytes = self.bytes_max_outside(bytes_max);
-            let unit = self.first_outside(allowed_bytes, trust)?;
-            found = self.next_in(unit, allowed_bytes, trust, false);
+            found = self.first_outside(allowed_bytes, trust);
         }
         self.begin(found?, allowed_bytes, BEGUN | DOUBTED)
     }
@@ -129,24 +135,6 @@ impl Scan {
         inside.sort_unstable();
         inside.dedup();
         inside
-    }
-
-    /// The next row group that nobody has entered of which something is expected.
-    fn first_outside(&mut self, bytes_max: u64, trust: Trust) -> Option<Unit> {
-        let frontier = self.frontier?;
-        let files: Vec<usize> =
-            self.files.range(frontier.file..).map(|(index, _)| *index).collect();
-        let near = files.into_iter().take_while(|file| *file <= frontier.file + FILES_AHEAD_MAX);
-        for file in near {
-            let first = if file == frontier.file { frontier.row_group + 1 } else { 0 };
-            let units = (first..self.files[&file].groups.len())
-                .map(|row_group| Unit { file, row_group })
-                .find(|unit| self.next_in(*unit, bytes_max, trust, false).is_some());
-            if units.is_some() {
-                return units;
-            }
-        }
-        None
     }
 
     /// Whether a column of row groups that lie ahead is likely and not sure.
@@ -189,6 +177,7 @@ impl Scan {
             self.wasted_bytes = self.wasted_bytes.saturating_sub(wanted.gap_bytes);
         }
         for (unit, columns) in wanted.parts() {
+            self.outside.back_to(unit, *columns.start()..columns.end() + 1);
             let Some(file) = self.files.get_mut(&unit.file) else { return };
             let group = &mut file.groups[unit.row_group];
             let chunks = file.layout.row_group(unit.row_group);
@@ -213,24 +202,24 @@ impl Scan {
 
     /// The next neighbouring columns of a row group that are expected: as many as fit, but one at
     /// least.
-    fn next_in(
+    pub(super) fn next_in(
         &mut self,
         unit: Unit,
         bytes_max: u64,
         trust: Trust,
         is_inside: bool,
     ) -> Option<Wanted> {
-        let (columns, expected_at, is_widening) =
-            (&self.columns, self.expected_at, self.is_widening);
+        let (columns, is_widening) = (&self.columns, self.is_widening);
+        let at = if is_inside { self.inside_at } else { self.expected_at };
         let file = self.files.get_mut(&unit.file)?;
         let group = file.groups.get_mut(unit.row_group)?;
         let count = file.layout.row_group(unit.row_group).len();
-        let class = usize::from(trust == Trust::Likely);
+        let class = trust.class();
         let is_done = group.is_over || group.is_left_out;
-        if is_done || group.settled[class].is_all(expected_at, &self.touched, count) {
+        if is_done || group.settled[class].is_all(State { is_inside, at }, &self.touched, count) {
             return None;
         }
-        let alike = if is_inside { group.alike(expected_at, columns) } else { 0 };
+        let alike = if is_inside { group.alike(at, columns) } else { 0 };
         let is_expected = |column: usize| {
             columns.get(column).is_some_and(|history| {
                 if is_inside {
