@@ -53,7 +53,7 @@ pub use defaults::{default_here, settings_here};
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};
 pub use names::{Change, Entry, GlobPages, Listed, fits_pattern};
-pub use opener::{check_cache, check_settings};
+pub use opener::{cache_directory, check_cache, check_settings};
 pub use parallel::{OwnFile, ParallelReads, SubRead, SubReader, WRAP_SYSTEMS, WrapSystem};
 pub use query::Query;
 pub use random::{Random, SeededRandom};

@@ -5,6 +5,7 @@ use crate::location::{Opener, StoreOption};
 use penstock_base::{Error, Result, Settings};
 use penstock_store::options::StoreOptions;
 use penstock_store::{HttpClient, HttpOptions, Observer, Store};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most clients kept besides the engine's own. One that is forgotten lives on in its stores.
@@ -95,6 +96,18 @@ pub fn check_cache(settings: &Settings) -> Result<()> {
     match settings.cache_dir.as_str() {
         "" => Ok(()),
         _ => crate::cache::Home::of(settings)?.check(),
+    }
+}
+
+/// The directory of the disk cache, where the settings ask for one and it is none on a device. It
+/// need not be there.
+///
+/// # Errors
+/// `Invalid` for what names neither a directory nor a device.
+pub fn cache_directory(settings: &Settings) -> Result<Option<PathBuf>> {
+    match settings.cache_dir.as_str() {
+        "" => Ok(None),
+        _ => Ok(crate::cache::Home::of(settings)?.directory()),
     }
 }
 

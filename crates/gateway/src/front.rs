@@ -92,7 +92,7 @@ impl Front {
         request: Request<Incoming>,
     ) -> Result<Response<Outbound>, HttpError> {
         if let Some(page) = self.own_page(peer, &request).await {
-            return Ok(page);
+            return Ok(closed_if(self.readiness.is_draining(), page));
         }
         self.stats.request(request.method().as_str());
         let client = self.proxies.client(peer.ip(), request.headers());
@@ -110,11 +110,8 @@ impl Front {
         if let Some((code, message)) = cause::told(&response) {
             exchange.refused(code, message);
         }
-        let mut response = with_id(response, exchange.id());
-        if closes {
-            // In a drain the client's next request so finds another replica.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
+        // In a drain the client's next request so finds another replica.
+        let response = closed_if(closes, with_id(response, exchange.id()));
         let status = response.status().as_u16();
         Ok(response.map(|body| Outbound::of(body, exchange, status, place)))
     }
@@ -148,13 +145,10 @@ impl Front {
         if let Some(uri) = slashed {
             *request.uri_mut() = uri;
         }
-        let mut response = exchange.scope(self.of_a_page(exchange, request)).await?;
+        let response = exchange.scope(self.of_a_page(exchange, request)).await?;
         // What of a body nobody read stands before the next request: a client that is not told so
         // sends that one to a connection that is being closed.
-        if !rest.is_drained(is_awaited).await {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        Ok(response)
+        Ok(closed_if(!rest.is_drained(is_awaited).await, response))
     }
 
     /// Answers a request that may come from a page of another origin.
@@ -346,10 +340,19 @@ fn refusal(error: S3Error) -> Result<Response<s3s::Body>, HttpError> {
     error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }
 
-/// An answer to a request of whose body nothing was read, and nothing will be.
-fn unheard(mut response: Response<s3s::Body>, request: Request<Incoming>) -> Response<s3s::Body> {
-    if !request.body().is_end_stream() {
+/// An answer that says, where it is the last one, that its connection closes.
+fn closed_if<B>(is_last: bool, mut response: Response<B>) -> Response<B> {
+    if is_last {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// An answer to a request of whose body nothing was read, and nothing will be.
+fn unheard(response: Response<s3s::Body>, request: Request<Incoming>) -> Response<s3s::Body> {
+    let is_unread = !request.body().is_end_stream();
+    let response = closed_if(is_unread, response);
+    if is_unread {
         // Who waits for `100 Continue` sends nothing yet, and would if somebody read.
         if !request.headers().contains_key(EXPECT) {
             rest::linger(request.into_body());

@@ -408,3 +408,25 @@ async fn lists_that_have_no_place_are_told() {
     let findings = examine(&told, SystemTime::now).await;
     assert!(has(&findings, Level::Warning, "`owners` needs notes_bucket"), "{findings:?}");
 }
+
+#[tokio::test]
+async fn a_cache_within_what_is_served_is_told() {
+    let dir = Dir::new();
+    let link = dir.served().with_extension("link");
+    std::os::unix::fs::symlink(dir.served(), &link).unwrap();
+    let beside = dir.served().with_extension("cache");
+    let words = "lies in the directory that back end `dir` serves";
+    for (place, is_within) in [
+        (dir.served(), true),
+        (dir.served().join("cache"), true),
+        (link.join("not/yet/there"), true),
+        (beside, false),
+    ] {
+        let mut told = options(&dir);
+        told.settings.cache_dir = place.to_str().unwrap().to_string();
+        let findings = examine(&told, SystemTime::now).await;
+        assert_eq!(has(&findings, Level::Warning, words), is_within, "{place:?} {findings:#?}");
+        assert!(problems(&findings).is_empty(), "{findings:#?}");
+    }
+    std::fs::remove_file(link).unwrap();
+}

@@ -83,5 +83,10 @@ async fn readyz_says_no_before_the_port_closes() {
     let answer = server.put("/lake/late", b"taken").await;
     assert_eq!((answer.status, answer.header("connection")), (200, "close"));
     assert_eq!(server.admin_page("/healthz").await.status, 200);
+    // Whoever asks for these on the port of S3 holds a connection to it.
+    for (path, status) in [("/healthz", 200), ("/readyz", 503)] {
+        let page = server.get(path).await;
+        assert_eq!((page.status, page.header("connection")), (status, "close"), "{path}");
+    }
     server.served.abort();
 }

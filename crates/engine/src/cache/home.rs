@@ -59,6 +59,14 @@ impl Home {
         })
     }
 
+    /// Where a directory is, or is to be; none for a device.
+    pub fn directory(self) -> Option<PathBuf> {
+        match self {
+            Home::Directory(path) => Some(path),
+            Home::Device(_) => None,
+        }
+    }
+
     /// The one path of all that lead to it. A directory is made.
     ///
     /// # Errors

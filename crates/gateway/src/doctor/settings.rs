@@ -7,8 +7,9 @@ use crate::ahead;
 use crate::hosts::Hosts;
 use crate::proxies::Proxies;
 use crate::sharing::Lists;
-use penstock_engine::check_cache;
+use penstock_engine::{cache_directory, check_cache};
 use rustix::process::{Resource, getrlimit};
+use std::path::{Path, PathBuf};
 
 /// Descriptors of the process itself: libraries, logs, the runtime's own.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -29,11 +30,42 @@ pub(super) fn settings(options: &Options) -> Vec<Finding> {
     tried("backend_log", access_log::check("backend_log", &serve.backend_log));
     tried("cache_dir", check_cache(&options.settings));
     tried("read_ahead_max_bytes", ahead::check(options));
+    findings.extend(served_cache(options));
     let limit = getrlimit(Resource::Nofile).maximum;
     let hosts = options.backends.iter().filter(|backend| !backend.is_here()).count() as u64;
     let backends = hosts * options.settings.connections_per_host;
     findings.extend(descriptors(limit, serve.connections_max + backends));
     findings
+}
+
+/// A cache on disk within a directory that is served: its files would be objects, which clients list
+/// and may remove.
+fn served_cache(options: &Options) -> Option<Finding> {
+    let cache = resolved(&cache_directory(&options.settings).ok()??);
+    let within = options.backends.iter().find(|backend| {
+        let served = backend.url.strip_prefix("file://");
+        served.is_some_and(|served| cache.starts_with(resolved(Path::new(served))))
+    })?;
+    let what = format!(
+        "{} lies in the directory that back end `{}` serves, so its files may be objects there",
+        cache.display(),
+        within.name
+    );
+    Some(Finding::warning("cache_dir", what, "Name a directory that is not served"))
+}
+
+/// A path without links as far as it is there: a cache's directory is made when it is first used.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let real = path.ancestors().find_map(|it| Some((it, it.canonicalize().ok()?)));
+    match real {
+        // Nothing is left of a path that is there: joined to that, it would end with a slash.
+        Some((above, real)) => match path.strip_prefix(above) {
+            Ok(rest) if rest != Path::new("") => real.join(rest),
+            _ => real,
+        },
+        None => path,
+    }
 }
 
 /// Whether there can be as many connections as the settings allow; `limit` is the hard one, to
