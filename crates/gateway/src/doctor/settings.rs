@@ -38,8 +38,8 @@ pub(super) fn settings(options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// A cache on disk within a directory that is served: its files would be objects, which clients list
-/// and may remove.
+/// A cache on disk within a directory that is served: its files would be objects, which clients
+/// list and may remove.
 fn served_cache(options: &Options) -> Option<Finding> {
     let cache = resolved(&cache_directory(&options.settings).ok()??);
     let within = options.backends.iter().find(|backend| {
