@@ -1,30 +1,30 @@
-//! A store in memory that counts its requests and misbehaves on command, and an engine over it on
-//! the test's own runtime, where time is paused and chance is seeded.
+//! A store in memory that counts its requests and misbehaves on command; and an engine over it, on
+//! a runtime where time is paused and chance is seeded.
 
 #![allow(clippy::unwrap_used)]
 // Each test binary uses its own part of this.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
+mod bench;
 mod link;
 
+pub use bench::{Bench, assert_clean, create, pattern, read};
 pub use link::Link;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use link::{OnConnection, OnLink};
-use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry, Settings};
-use penstock_engine::{Engine, Location, Opener, Query, Reader, SeededRandom, StoreOption, Writer};
+use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
-    Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, HttpOptions,
-    ListPage, ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult,
-    RequestEvent, Store, UploadId, WarmUp,
+    Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, ListPage,
+    ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
+    Store, UploadId, WarmUp,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
 /// What one request does instead of succeeding.
@@ -411,91 +411,4 @@ impl Store for Scripted {
         let fault = self.begin("copy", format!("{from} {to}")).await?;
         lost(fault, self.memory.copy(from, to, options).await).await
     }
-}
-
-#[derive(Debug)]
-struct One(Arc<Scripted>);
-
-impl Opener for One {
-    fn root_of(&self, url: &str) -> Result<(String, String)> {
-        let key = url.strip_prefix("mem://t/").expect("a test URL");
-        Ok(("mem://t/".to_string(), key.to_string()))
-    }
-
-    fn open(
-        &self,
-        url: &str,
-        _options: &[StoreOption],
-        _http: Option<&HttpOptions>,
-    ) -> Result<(Arc<dyn Store>, String)> {
-        let key = url.strip_prefix("mem://t/").expect("a test URL");
-        Ok((Arc::clone(&self.0) as Arc<dyn Store>, key.to_string()))
-    }
-}
-
-/// An engine over one scripted store.
-pub struct Bench {
-    pub store: Arc<Scripted>,
-    pub engine: Arc<Engine>,
-}
-
-impl Bench {
-    pub fn new(store: Scripted) -> Self {
-        Self::with(store, &[])
-    }
-
-    pub fn with(store: Scripted, settings: &[(&str, &str)]) -> Self {
-        let mut all = Settings::default();
-        for (name, value) in settings {
-            all.set(name, value).unwrap();
-        }
-        Self::of(store, all)
-    }
-
-    /// With settings that may lie beyond the ranges of their table.
-    pub fn of(store: Scripted, all: Settings) -> Self {
-        let store = Arc::new(store);
-        let opener = Arc::new(One(Arc::clone(&store)));
-        let engine = Engine::on_runtime(
-            all,
-            Handle::current(),
-            Arc::new(SeededRandom::new(1)),
-            |observer| {
-                *store.observer.lock().unwrap() = Some(observer);
-                opener
-            },
-        );
-        Bench { store, engine }
-    }
-
-    pub fn query(&self) -> Query {
-        self.engine.query(self.engine.settings().clone(), None)
-    }
-
-    pub fn at(&self, key: &str) -> Location {
-        self.engine.locate(&format!("mem://t/{key}"), &[]).unwrap()
-    }
-}
-
-/// Bytes that differ from place to place.
-pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
-}
-
-/// `len` bytes of an object from `offset` on.
-pub async fn read(reader: &Reader, query: &Query, offset: usize, len: usize) -> Vec<u8> {
-    let mut buf = vec![0; len];
-    reader.read_at(query, &mut buf, offset as u64).await.unwrap();
-    buf
-}
-
-pub fn create(bench: &Bench, query: &Query, key: &str) -> Writer {
-    query.create(&bench.at(key), PutOptions::default()).unwrap()
-}
-
-/// Nothing is held and nothing is left to tidy up.
-pub async fn assert_clean(bench: &Bench) {
-    bench.engine.shutdown(Duration::from_secs(60)).await;
-    assert_eq!(bench.engine.budget().held_bytes(), 0);
-    assert_eq!(bench.engine.metrics().get(Metric::MemoryHeldNow), 0);
 }
