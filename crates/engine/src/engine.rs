@@ -11,7 +11,7 @@ use crate::pace::Lanes;
 use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
-use crate::read::{Flights, HeldCache, RangeSupport, Scanned, Together};
+use crate::read::{Delivered, Flights, HeldCache, RangeSupport, Scanned, Together};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
 use crate::slots::Slots;
@@ -51,6 +51,7 @@ pub struct Engine {
     pub(crate) listings: Listings,
     pub(crate) kept_listings: KeptListings,
     pub(crate) scanned: Scanned,
+    pub(crate) delivered: Delivered,
     pub(crate) range_support: RangeSupport,
     pub(crate) observer: Arc<EngineObserver>,
     pub(crate) random: Arc<dyn Random>,
@@ -127,6 +128,7 @@ impl Engine {
             commits: Arc::default(),
             listings: Listings::default(),
             scanned: Scanned::default(),
+            delivered: Delivered::default(),
             range_support: RangeSupport::default(),
             kept_listings: KeptListings::new(limits.metadata_cache_entries),
             observer,

@@ -254,7 +254,7 @@ impl Ahead {
             let budget = &source.query.engine.budget;
             let Some(lease) = budget.try_lease_ahead(block.len()) else { return };
             self.register(state, source);
-            state.blocks.insert(near, Arc::new(fetch(source, block, lease, Purpose::Reader)));
+            state.blocks.insert(near, fetch(source, block, lease, Purpose::Reader));
             if !goes_on {
                 return;
             }

@@ -4,7 +4,8 @@ use crate::budget::Lease;
 use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::query::QueryCore;
-use crate::read::flight::{Progress, Wanted};
+use crate::read::debt::Debts;
+use crate::read::flight::{Listed, Progress, Wanted};
 use crate::read::flow::Flow;
 use crate::read::held::Piece;
 use crate::read::ranges::Ranges;
@@ -12,7 +13,6 @@ use crate::read::ready::copy_held;
 use crate::read::room::Room;
 use crate::read::spare::SpareSlot;
 use crate::read::version::Version;
-use crate::request_log::Scope;
 use penstock_base::{ByteRange, Metric, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -32,7 +32,9 @@ pub(super) struct Block {
     /// What of it reads wanted, and how many bytes that is.
     used: Mutex<Ranges>,
     used_bytes: AtomicU64,
-    scope: Arc<Scope>,
+    /// What its bytes cost, and who may still want them.
+    debts: Arc<Debts>,
+    _listed: Listed,
 }
 
 /// How a block's request went.
@@ -52,7 +54,10 @@ impl Drop for Block {
         // Before the task is stopped: it ends on another thread, and gives its memory back there.
         self.let_go();
         self.task.abort();
-        self.scope.count(Metric::ReadAheadWastedBytes, self.in_vain_bytes());
+        // Of one that failed whoever wanted it asked again.
+        let is_failed = matches!(*self.arrival.borrow(), Arrival::Failed);
+        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.debts.settle(if is_failed { &[] } else { used.all() });
     }
 }
 
@@ -126,6 +131,19 @@ impl Block {
     /// Memory that it holds.
     pub fn leased_bytes(&self) -> u64 {
         self.lease.upgrade().map_or(0, |lease| lease.bytes())
+    }
+
+    /// What its bytes cost.
+    pub fn debts(&self) -> &Debts {
+        &self.debts
+    }
+
+    /// Its bytes, if they are here.
+    pub fn piece(&self) -> Option<Piece> {
+        match &*self.arrival.borrow() {
+            Arrival::Ready(piece) => Some(piece.clone()),
+            _ => None,
+        }
     }
 
     /// Whether its request runs.
@@ -215,7 +233,7 @@ pub(super) fn fetch(
     range: ByteRange,
     lease: Lease,
     purpose: Purpose,
-) -> Block {
+) -> Arc<Block> {
     let (query, at) = (Arc::clone(source.query), source.at.clone());
     let version = source.version.clone();
     let (told, arrival) = watch::channel(Arrival::Pending);
@@ -233,10 +251,12 @@ pub(super) fn fetch(
     let come = Come(Arc::clone(&come_bytes));
     let lease = Arc::new(lease);
     let shared = Arc::downgrade(&lease);
+    let debts: Arc<Debts> = Arc::default();
+    let costs = Arc::clone(&debts);
     let task = query.engine.handle.clone().spawn(scope.run(async move {
         let progress = scan.as_ref().map_or(&come as &dyn Progress, |(.., coming)| coming);
         let bytes =
-            query.cancel.race(fetch_bytes(&query, &at, &version, range, Some(progress))).await;
+            query.cancel.race(fetch_bytes(&query, (&at, &version), range, progress, &costs)).await;
         let is_here = bytes.is_ok();
         let arrival = match bytes {
             Ok(_) if slot.is_some() => Arrival::Cached,
@@ -256,15 +276,20 @@ pub(super) fn fetch(
     }));
     let task = task.abort_handle();
     let (used, used_bytes) = Default::default();
-    Block { range, arrival, task, lease: shared, come_bytes, used, used_bytes, scope }
+    Arc::new_cyclic(|block: &Weak<Block>| {
+        let flights = &source.query.engine.flights;
+        let listed = flights.list(source.query, source.at.id(), source.version, Weak::clone(block));
+        let lease = shared;
+        Block { range, arrival, task, lease, come_bytes, used, used_bytes, debts, _listed: listed }
+    })
 }
 
 async fn fetch_bytes(
     query: &Arc<QueryCore>,
-    at: &Location,
-    version: &Version,
+    (at, version): (&Location, &Version),
     range: ByteRange,
-    progress: Option<&dyn Progress>,
+    progress: &dyn Progress,
+    debts: &Debts,
 ) -> Result<bytes::Bytes> {
     let cached = CachedObject::of(query, at, version);
     if let Some(cached) = &cached
@@ -273,7 +298,9 @@ async fn fetch_bytes(
         return Ok(bytes);
     }
     query.scope.count(Metric::ReadAheadBytes, range.len());
-    let wanted = Wanted { query, at, version, cached: cached.as_ref(), meta: None, progress };
+    let cached = cached.as_ref();
+    let (progress, debts) = (Some(progress), Some(debts));
+    let wanted = Wanted { query, at, version, cached, meta: None, progress, debts };
     let mut bytes = Room::of(range.len());
     wanted.fetch(&mut bytes, range, None).await?;
     Ok(bytes.freeze())

@@ -96,8 +96,8 @@ pub(crate) struct Told {
 
 /// What became of a span that should be on its way.
 pub(crate) enum Ahead {
-    Begun(Block),
-    /// Nothing, since the cache has all of it.
+    Begun(Arc<Block>),
+    /// Nothing, since a cache has all of it.
     IsCached,
 }
 
@@ -273,7 +273,7 @@ impl Columns {
             left -= wanted.span.len();
             for range in blocks(wanted.span, requests) {
                 let block = match begin(wanted.unit.file, range, &self.flow) {
-                    Some(Ahead::Begun(block)) => Arc::new(block),
+                    Some(Ahead::Begun(block)) => block,
                     Some(Ahead::IsCached) => continue,
                     None => {
                         self.scan.not_begun(&wanted, range.start);

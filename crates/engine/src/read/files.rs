@@ -6,6 +6,7 @@ use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::block::{Block, Purpose, Scanning, Source, fetch};
 use crate::read::columns::{Ahead, Columns, Dropped, LATENCY_MIN, Room, Told};
+use crate::read::delivered::Tally;
 use crate::read::filters::{Filters, Judged};
 use crate::read::flow::Flow;
 use crate::read::held::Held;
@@ -30,7 +31,14 @@ pub(super) struct Files {
     pub columns: Columns,
     /// Those whose columns were read.
     scanned: HashSet<usize>,
+    tallies: Tallies,
 }
+
+/// What reads of all statements were given of files, where the host keeps that.
+type Tallies = HashMap<usize, Option<Arc<Tally>>>;
+
+/// Of more files of a statement it is not known.
+const TALLIES_MAX: usize = 10_000;
 
 impl Files {
     /// None yet; `id` names them.
@@ -44,6 +52,7 @@ impl Files {
             openings: Openings::default(),
             columns: Columns::new(is_glob, flow),
             scanned: HashSet::new(),
+            tallies: Tallies::new(),
         }
     }
 
@@ -86,6 +95,14 @@ impl Files {
         held(query, &self.at, &self.files[index])
     }
 
+    /// Takes note of bytes that a read was given.
+    pub fn delivered(&mut self, query: &QueryCore, index: usize, range: ByteRange) {
+        let Files { at, files, tallies, .. } = self;
+        if let Some(tally) = tally(tallies, query, at, &files[index], index) {
+            tally.add(range);
+        }
+    }
+
     /// Takes note of the filters of a plan, see [`Columns::will_filter`].
     pub fn will_filter(&mut self, query: &QueryCore, filters: &Arc<Filters>) -> Dropped {
         let Files { at, files, columns, .. } = self;
@@ -99,7 +116,7 @@ impl Files {
     /// Begins what there is room for now. The layout of files whose footer is here is looked at
     /// where that is the `thorough` way: it may take a while.
     pub fn pull(&mut self, query: &Arc<QueryCore>, is_thorough: bool) {
-        let Files { id, at, files, columns, .. } = self;
+        let Files { id, at, files, columns, tallies, .. } = self;
         let latency = at.mount.latency.get();
         if latency < LATENCY_MIN || query.host_reads_ahead() {
             return;
@@ -119,6 +136,13 @@ impl Files {
         };
         let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
             let (key, Known { meta, .. }) = &files[index];
+            let span = match tally(tallies, query, at, &files[index], index) {
+                Some(tally) => match tally.missing(span) {
+                    Some(missing) => missing,
+                    None => return Some(Ahead::IsCached),
+                },
+                None => span,
+            };
             let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
             let size_bytes = meta.size_bytes?;
             if CachedObject::has(query, &at, &version, span) {
@@ -132,6 +156,25 @@ impl Files {
         };
         columns.pull(files.len(), room, parse, begin);
     }
+}
+
+/// What reads were given of a file.
+fn tally(
+    tallies: &mut Tallies,
+    query: &QueryCore,
+    at: &Location,
+    (key, known): &(String, Known),
+    index: usize,
+) -> Option<Arc<Tally>> {
+    let is_known = tallies.len() < TALLIES_MAX || tallies.contains_key(&index);
+    if !is_known || !query.host_cache.keeps(key) {
+        return None;
+    }
+    let of = || {
+        let id = ObjectId { mount: at.mount.id, key: key.clone() };
+        query.engine.delivered.tally(&id, &Version::of(&known.meta))
+    };
+    tallies.entry(index).or_insert_with(of).clone()
 }
 
 /// What is told of a file, if its footer is here.

@@ -12,26 +12,32 @@
 //! A reader that is alone pays for an entry in a map.
 
 mod joined;
+mod lying;
+mod shared;
 
 pub(super) use joined::Joined;
+pub(super) use lying::Listed;
 
 use crate::budget::Lease;
 use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::begun::{Begun, TakenOver};
+use crate::read::debt::{Debt, Debts};
 use crate::read::held::Piece;
 use crate::read::kept::Kept;
+use crate::read::plan::{Source, plan};
 use crate::read::room::{Pages, copy_into};
 use crate::read::stream::{Stream, told_as_change};
 use crate::read::version::Version;
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt, try_join_all};
-use penstock_base::{ByteRange, Metric, Result};
+use futures_util::future::FutureExt;
+use lying::{Found, Lying};
+use penstock_base::{ByteRange, Result};
 use penstock_store::{GetRange, ObjectMeta};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -63,11 +69,16 @@ struct Flight {
     arrived: AtomicU64,
     is_followed: AtomicBool,
     followers: Mutex<Vec<Follower>>,
+    /// Of one that is ahead of reads.
+    debt: Weak<Debt>,
 }
 
 /// The flights of an engine.
 #[derive(Default)]
-pub(crate) struct Flights(Mutex<HashMap<ObjectId, Vec<Arc<Flight>>>>);
+pub(crate) struct Flights {
+    running: Mutex<HashMap<ObjectId, Vec<Arc<Flight>>>>,
+    lying: Arc<Lying>,
+}
 
 impl std::fmt::Debug for Flights {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -78,7 +89,8 @@ impl std::fmt::Debug for Flights {
 /// What to do for a stretch of a span.
 enum Part<'a> {
     Lead(Leader<'a>),
-    Follow(ByteRange, oneshot::Receiver<Landed>),
+    Follow(ByteRange, oneshot::Receiver<Landed>, Vec<Arc<Debt>>),
+    Copy(ByteRange, Found),
 }
 
 /// Which bytes of a span to ask for, and which will come on another flight. Pure but for the two
@@ -118,14 +130,25 @@ fn follow<T>(
 }
 
 impl Flights {
+    /// What lies ready of a span, and how the rest of it comes.
+    fn enter(&self, wanted: &Wanted<'_>, range: ByteRange) -> Vec<Part<'_>> {
+        let (query, version) = (wanted.query, wanted.version);
+        let found = self.lying(query, &wanted.at.id(), version, range);
+        if found.is_empty() {
+            return self.enter_missing(wanted, range);
+        }
+        let ranges: Vec<ByteRange> = found.iter().map(|found| found.piece.range).collect();
+        let spans = plan(range, &ranges, || 0).into_iter();
+        let parts = spans.flat_map(|span| match span.source {
+            Source::Held(index) => vec![Part::Copy(span.range, found[index].clone())],
+            Source::Store => self.enter_missing(wanted, span.range),
+        });
+        parts.collect()
+    }
+
     /// Registers those stretches of a span that nobody has asked for, and follows for the others.
-    fn enter(
-        &self,
-        query: &QueryCore,
-        id: ObjectId,
-        version: &Version,
-        range: ByteRange,
-    ) -> Vec<Part<'_>> {
+    fn enter_missing(&self, wanted: &Wanted<'_>, range: ByteRange) -> Vec<Part<'_>> {
+        let (query, version, id) = (wanted.query, wanted.version, wanted.at.id());
         let budget = &query.engine.budget;
         let mut flights = self.lock();
         let known = flights.entry(id.clone()).or_default();
@@ -144,11 +167,12 @@ impl Flights {
             let flight = &same[index];
             flight.lock().push(Follower { wanted: shared, lease, told });
             flight.is_followed.store(true, Ordering::Release);
-            Some(landed)
+            Some((landed, flight.debt.upgrade().into_iter().collect()))
         });
         let parts = stretches.into_iter().map(|(range, landed)| match landed {
-            Some(landed) => Part::Follow(range, landed),
+            Some((landed, debts)) => Part::Follow(range, landed, debts),
             None => {
+                let debt = wanted.debts.map(|debts| (debts, Debt::new(range, &query.scope)));
                 let flight = Arc::new(Flight {
                     query: query.number,
                     version: version.clone(),
@@ -156,7 +180,9 @@ impl Flights {
                     arrived: AtomicU64::new(range.start),
                     is_followed: AtomicBool::new(false),
                     followers: Mutex::default(),
+                    debt: debt.as_ref().map_or_else(Weak::new, |(_, debt)| Arc::downgrade(debt)),
                 });
+                debt.into_iter().for_each(|(debts, debt)| debts.add(debt));
                 known.push(Arc::clone(&flight));
                 Part::Lead(Leader { flights: self, id: id.clone(), flight })
             }
@@ -165,7 +191,7 @@ impl Flights {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Vec<Arc<Flight>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -281,6 +307,9 @@ impl Landing<'_> {
         self.filled += count;
         let flight = &self.leader.flight;
         flight.arrived.store(flight.range.start + self.filled as u64, Ordering::Relaxed);
+        if let Some(debt) = flight.debt.upgrade() {
+            debt.come(self.filled as u64);
+        }
         if flight.is_followed.load(Ordering::Acquire) {
             flight.serve(&self.buf[..self.filled], false);
         }
@@ -322,6 +351,8 @@ pub(super) struct Wanted<'a> {
     pub meta: Option<&'a ObjectMeta>,
     /// Told of what arrives.
     pub progress: Option<&'a dyn Progress>,
+    /// Of a block that is fetched ahead of reads.
+    pub debts: Option<&'a Debts>,
 }
 
 impl<'a> Wanted<'a> {
@@ -334,7 +365,7 @@ impl<'a> Wanted<'a> {
         begun: Option<Begun>,
     ) -> Result<bool> {
         let flights = &self.query.engine.flights;
-        let parts = flights.enter(self.query, self.at.id(), self.version, range);
+        let parts = flights.enter(&self, range);
         let mut parts = parts.into_iter();
         match (parts.next(), parts.len()) {
             (Some(Part::Lead(leader)), 0) => {
@@ -345,31 +376,6 @@ impl<'a> Wanted<'a> {
             (Some(first), _) => self.share(first, parts, buf).await.map(|()| false),
             (None, _) => Ok(true),
         }
-    }
-
-    /// Leads and follows at once. Boxed: few reads meet another one.
-    fn share<'b>(
-        self,
-        first: Part<'b>,
-        rest: impl Iterator<Item = Part<'b>> + Send + 'b,
-        mut buf: &'b mut [u8],
-    ) -> BoxFuture<'b, Result<()>>
-    where
-        'a: 'b,
-    {
-        let parts = std::iter::once(first).chain(rest).map(move |one| {
-            let len = match &one {
-                Part::Lead(leader) => leader.flight.range.len(),
-                Part::Follow(range, _) => range.len(),
-            };
-            let (part, behind) = std::mem::take(&mut buf).split_at_mut(index(len));
-            buf = behind;
-            match one {
-                Part::Lead(leader) => self.lead(leader, part, None).boxed(),
-                Part::Follow(range, landed) => self.follow(range, landed, part).boxed(),
-            }
-        });
-        try_join_all(parts).map(|done| done.map(|_| ())).boxed()
     }
 
     async fn lead(self, leader: Leader<'_>, buf: &mut [u8], begun: Option<Begun>) -> Result<()> {
@@ -402,25 +408,6 @@ impl<'a> Wanted<'a> {
             self.query.confirm(self.at, meta, begun);
         }
         Ok(stream)
-    }
-
-    async fn follow(
-        self,
-        range: ByteRange,
-        landed: oneshot::Receiver<Landed>,
-        buf: &mut [u8],
-    ) -> Result<()> {
-        let bytes = landed.await.map_or_else(|_| Bytes::new(), |landed| landed.bytes);
-        let (shared, rest) = buf.split_at_mut(bytes.len());
-        copy_into(shared, &bytes);
-        self.query.scope.count(Metric::FlightsShared, u64::from(!bytes.is_empty()));
-        let start = range.start + bytes.len() as u64;
-        drop(bytes);
-        if !rest.is_empty() {
-            // The leader was stopped, or failed.
-            self.fetch(rest, ByteRange { start, end: range.end }, None).await?;
-        }
-        Ok(())
     }
 }
 

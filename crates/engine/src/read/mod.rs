@@ -10,6 +10,8 @@ mod at_once;
 mod begun;
 mod block;
 mod columns;
+mod debt;
+mod delivered;
 mod files;
 pub mod filters;
 mod flight;
@@ -39,6 +41,7 @@ mod version;
 mod whole;
 
 pub(crate) use columns::LATENCY_MIN;
+pub(crate) use delivered::Delivered;
 use filters::{Filter, Filters, Order, Ranges};
 pub(crate) use flight::Flights;
 pub(crate) use held::{HeldCache, Shown};

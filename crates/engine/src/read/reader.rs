@@ -387,6 +387,7 @@ impl Reader {
             cached: self.cached.as_ref(),
             meta: Some(&self.meta),
             progress: None,
+            debts: None,
         }
     }
 

@@ -97,7 +97,7 @@ impl Ahead {
             self.register(&mut state, source);
             let at = state.blocks.partition_point(|known| known.range.start <= block.start);
             let fetched = fetch(source, block, lease, Purpose::Caches(slot));
-            state.blocks.insert(at, Arc::new(fetched));
+            state.blocks.insert(at, fetched);
         }
         state.standing()
     }
