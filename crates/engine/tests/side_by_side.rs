@@ -1,7 +1,6 @@
-//! Statements of one process that scan a file at the same time, on a virtual clock, made from
-//! seeds: what is fetched ahead of one of them is there for all, and in vain only where none of them
-//! reads it. A model of DuckDB's external file cache stands in between: what one statement has
-//! read, another one does not ask for.
+//! Statements of one process that scan a file at the same time, on a virtual clock: what is fetched
+//! ahead of one of them is there for all, and in vain only where none of them reads it. A model of
+//! DuckDB's external file cache stands in between: what one has read, another does not ask for.
 //!
 //! `PENSTOCK_SIDE_BY_SIDE_SEED=N cargo test -p penstock-engine --test side_by_side` runs one seed.
 
@@ -163,7 +162,6 @@ async fn four_equal_scans_at_once_are_sent_little_more_than_the_file() {
                 let what =
                     format!("{sent} sent, {wasted} in vain, {works_for:?} {apart:?} {is_told}");
                 let size = file.data.len() as u64;
-                eprintln!("{what}");
                 assert!(wasted * 10 <= sent, "{what}");
                 assert!(sent <= size + size / 10, "{what}");
                 file.nothing_is_left().await;
@@ -219,8 +217,8 @@ impl Chance {
 /// Gives what was sent and what was in vain, of statements that all went on to the end.
 async fn run(seed: u64) -> (u64, u64) {
     let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let mut settings = Settings::default();
-    settings.memory_limit_bytes = [2 << 20, 16 << 20, 1 << 30][chance.below(3) as usize];
+    let memory_limit_bytes = [2 << 20, 16 << 20, 1 << 30][chance.below(3) as usize];
+    let mut settings = Settings { memory_limit_bytes, ..Settings::default() };
     settings.set("cache_memory_bytes", ["0", "0", "64MiB"][chance.below(3) as usize]).unwrap();
     let file = File::of(1 + chance.below(30) as usize, chance.below(3) > 0, settings).await;
     let statements: Vec<Statement> = (0..2 + chance.below(3))
@@ -253,6 +251,5 @@ fn whatever_the_seed_all_bytes_are_right_and_few_are_in_vain() {
         });
         (sent, wasted) = (sent + done.0, wasted + done.1);
     }
-    eprintln!("{wasted} of {sent}");
     assert!(wasted * 20 <= sent, "{wasted} of {sent} in vain");
 }

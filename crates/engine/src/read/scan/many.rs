@@ -139,7 +139,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let unit = (0usize..3, 0..GROUPS).prop_map(|(file, row_group)| Unit { file, row_group });
     let read = (0u64..3, 0..GROUPS, columns);
     let event = prop_oneof![
-        6 => read.prop_map(|(reader, row_group, columns)| Event::Read { reader, row_group, columns }),
+        6 => read.prop_map(|(reader, row_group, columns)| {
+            Event::Read { reader, row_group, columns }
+        }),
         1 => (0u64..3).prop_map(|reader| Event::Close { reader }),
         4 => (0..20 * BYTES).prop_map(|bytes| Event::Next { bytes }),
         1 => (0usize..4).prop_map(|number| Event::NotBegun { number }),
