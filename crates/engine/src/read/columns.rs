@@ -10,6 +10,7 @@
 
 use crate::budget::AHEAD_PARTS;
 use crate::read::block::Block;
+use crate::read::delivered::Given;
 use crate::read::filters::{Filters, Judged, Ranges};
 use crate::read::flow::{Flow, Need, Running};
 use crate::read::parquet::Layout;
@@ -92,12 +93,14 @@ pub(crate) struct Told {
     pub layout: Arc<Layout>,
     /// About the filters of the plan, if there are any.
     pub judged: Option<Arc<Judged>>,
+    /// What reads are given of it, where the host keeps that.
+    pub given: Option<Given>,
 }
 
 /// What became of a span that should be on its way.
 pub(crate) enum Ahead {
     Begun(Arc<Block>),
-    /// Nothing, since a cache has all of it.
+    /// Nothing, since the cache has all of it.
     IsCached,
 }
 
@@ -169,6 +172,9 @@ impl Columns {
         self.scan.learn(file, told.layout);
         if let Some(judged) = told.judged {
             self.scan.judge(file, judged);
+        }
+        if let Some(given) = told.given {
+            self.scan.is_given(file, given);
         }
     }
 
@@ -352,7 +358,7 @@ mod tests {
         let told = |_: Option<&Arc<Filters>>| {
             let groups = (0..9).map(|index| vec![group(index)]).collect();
             let layout = Arc::new(Layout::new(groups, u64::MAX, u64::MAX));
-            Some(Told { layout, judged: None })
+            Some(Told { layout, judged: None, given: None })
         };
         let mut columns = Columns::new(false, Flow::new(1e6));
         for reader in 0..4 {

@@ -61,12 +61,14 @@ impl Debts {
     /// Takes a part in one more. The block may be gone already: then it is not its own any more.
     pub fn add(&self, debt: Arc<Debt>) {
         let surplus = match &mut *self.lock() {
+            Some(debts) if debts.iter().any(|known| Arc::ptr_eq(known, &debt)) => Some(debt),
             Some(debts) => {
                 debts.push(debt);
                 None
             }
             None => Some(debt),
         };
+        // Not under the lock, nor counted there.
         drop(surplus);
     }
 
@@ -114,7 +116,10 @@ mod tests {
         mine.add(debt);
         mine.of(RANGE).into_iter().for_each(|debt| {
             debt.come(80);
+            theirs.add(Arc::clone(&debt));
+            // It came in two parts.
             theirs.add(debt);
+            assert_eq!(theirs.of(RANGE).len(), 1);
         });
         mine.settle(&[ByteRange { start: 0, end: 120 }]);
         assert_eq!(wasted(), 0, "the other one may want more");

@@ -1,14 +1,17 @@
 //! What reads of the statements that run now were given, by version of an object: a host that keeps
 //! what it reads (DuckDB's external file cache) does not ask for it again, whoever of them did.
+//!
+//! It tells a scan why it was not asked for what it expected. No request is held back by it: the
+//! host may have driven out what it kept.
 
 use crate::location::ObjectId;
 use crate::read::ranges::Ranges;
 use crate::read::version::Version;
 use penstock_base::ByteRange;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The tallies of objects whose statements run.
+/// What was given of the objects whose statements run.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered(Mutex<State>);
 
@@ -19,14 +22,21 @@ struct State {
     most: usize,
 }
 
-/// What was given of one version, as long as a statement that reads it runs.
+/// What was given of one version, by statement, as long as one that scans it runs.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Ranges>);
+struct Tally(Mutex<Vec<(u64, Ranges)>>);
+
+/// What was given of a version to one statement, and to all others.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    query: u64,
+    tally: Arc<Tally>,
+}
 
 impl Delivered {
-    /// That of a version, shared by all statements that read it. `None` of a version that nothing
-    /// tells from others for certain.
-    pub fn tally(&self, id: &ObjectId, version: &Version) -> Option<Arc<Tally>> {
+    /// That of a version, for a statement. `None` of a version that nothing tells from others for
+    /// certain.
+    pub fn given(&self, query: u64, id: &ObjectId, version: &Version) -> Option<Given> {
         version.if_match()?;
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let State { tallies, most } = &mut *state;
@@ -38,23 +48,35 @@ impl Delivered {
         known.retain(|(_, tally)| tally.strong_count() > 0);
         let found = known.iter().find(|(of, _)| of.has_tag_of(version));
         if let Some(tally) = found.and_then(|(_, tally)| tally.upgrade()) {
-            return Some(tally);
+            return Some(Given { query, tally });
         }
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::default();
         known.push((version.clone(), Arc::downgrade(&tally)));
-        Some(tally)
+        Some(Given { query, tally })
     }
 }
 
-impl Tally {
-    /// A read was given these bytes.
+impl Given {
+    /// A read of the statement was given these bytes.
     pub fn add(&self, range: ByteRange) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(range);
+        let mut given = self.lock();
+        let mine = given.iter().position(|(query, _)| *query == self.query);
+        let mine = mine.unwrap_or_else(|| {
+            given.push((self.query, Ranges::default()));
+            given.len() - 1
+        });
+        given[mine].1.add(range);
     }
 
-    /// What of a range is worth asking for: from the first byte that no read was given to the last.
-    pub fn missing(&self, range: ByteRange) -> Option<ByteRange> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).missing(range)
+    /// Whether reads of another statement were given all of a range.
+    pub fn is_anothers(&self, range: ByteRange) -> bool {
+        let given = self.lock();
+        let mut others = given.iter().filter(|(query, _)| *query != self.query);
+        others.any(|(_, ranges)| ranges.bytes_in(range) == range.len())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Ranges)>> {
+        self.tally.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,23 +91,24 @@ mod tests {
     }
 
     #[test]
-    fn statements_share_what_they_know_of_a_version_while_one_of_them_runs() {
+    fn statements_tell_each_other_what_they_were_given_of_a_version_while_one_of_them_runs() {
         let delivered = Delivered::default();
         let id = |name: &str| ObjectId { mount: 1, key: name.into() };
-        let tally = |name, tag| delivered.tally(&id(name), &version(tag));
+        let given = |query, tag| delivered.given(query, &id("a"), &version(tag));
         let range = |start, end| ByteRange { start, end };
-        let first = tally("a", "\"1\"").expect("it is told");
+        let first = given(1, "\"1\"").expect("it is told");
         first.add(range(0, 4));
-        let second = tally("a", "\"1\"").expect("it is told");
-        assert_eq!(second.missing(range(2, 6)), Some(range(4, 6)));
-        let other = tally("a", "\"2\"").expect("it is told");
-        assert_eq!(other.missing(range(2, 6)), Some(range(2, 6)));
+        first.add(range(4, 6));
+        let second = given(2, "\"1\"").expect("it is told");
+        assert!(second.is_anothers(range(2, 6)) && !second.is_anothers(range(2, 7)));
+        assert!(!first.is_anothers(range(2, 6)), "it knows that itself");
+        let other = given(2, "\"2\"").expect("it is told");
+        assert!(!other.is_anothers(range(2, 6)));
         drop((first, second));
-        let anew = tally("a", "\"1\"").expect("it is told");
-        assert_eq!(anew.missing(range(0, 4)), Some(range(0, 4)));
-        assert!(tally("a", "W/\"1\"").is_none(), "it promises no equal bytes");
+        assert!(!given(2, "\"1\"").expect("it is told").is_anothers(range(0, 4)));
+        assert!(given(1, "W/\"1\"").is_none(), "it promises no equal bytes");
         for number in 0..1000 {
-            delivered.tally(&id(&number.to_string()), &version("\"1\""));
+            delivered.given(1, &id(&number.to_string()), &version("\"1\""));
         }
         let state = delivered.0.lock().expect("nobody panicked");
         assert!(state.tallies.len() <= 130, "{}", state.tallies.len());

@@ -6,7 +6,7 @@ use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::block::{Block, Purpose, Scanning, Source, fetch};
 use crate::read::columns::{Ahead, Columns, Dropped, LATENCY_MIN, Room, Told};
-use crate::read::delivered::Tally;
+use crate::read::delivered::Given;
 use crate::read::filters::{Filters, Judged};
 use crate::read::flow::Flow;
 use crate::read::held::Held;
@@ -31,14 +31,7 @@ pub(super) struct Files {
     pub columns: Columns,
     /// Those whose columns were read.
     scanned: HashSet<usize>,
-    tallies: Tallies,
 }
-
-/// What reads of all statements were given of files, where the host keeps that.
-type Tallies = HashMap<usize, Option<Arc<Tally>>>;
-
-/// Of more files of a statement it is not known.
-const TALLIES_MAX: usize = 10_000;
 
 impl Files {
     /// None yet; `id` names them.
@@ -52,7 +45,6 @@ impl Files {
             openings: Openings::default(),
             columns: Columns::new(is_glob, flow),
             scanned: HashSet::new(),
-            tallies: Tallies::new(),
         }
     }
 
@@ -95,14 +87,6 @@ impl Files {
         held(query, &self.at, &self.files[index])
     }
 
-    /// Takes note of bytes that a read was given.
-    pub fn delivered(&mut self, query: &QueryCore, index: usize, range: ByteRange) {
-        let Files { at, files, tallies, .. } = self;
-        if let Some(tally) = tally(tallies, query, at, &files[index], index) {
-            tally.add(range);
-        }
-    }
-
     /// Takes note of the filters of a plan, see [`Columns::will_filter`].
     pub fn will_filter(&mut self, query: &QueryCore, filters: &Arc<Filters>) -> Dropped {
         let Files { at, files, columns, .. } = self;
@@ -116,7 +100,7 @@ impl Files {
     /// Begins what there is room for now. The layout of files whose footer is here is looked at
     /// where that is the `thorough` way: it may take a while.
     pub fn pull(&mut self, query: &Arc<QueryCore>, is_thorough: bool) {
-        let Files { id, at, files, columns, tallies, .. } = self;
+        let Files { id, at, files, columns, .. } = self;
         let latency = at.mount.latency.get();
         if latency < LATENCY_MIN || query.host_reads_ahead() {
             return;
@@ -136,13 +120,6 @@ impl Files {
         };
         let begin = |index: usize, span: ByteRange, flow: &Arc<Flow>| {
             let (key, Known { meta, .. }) = &files[index];
-            let span = match tally(tallies, query, at, &files[index], index) {
-                Some(tally) => match tally.missing(span) {
-                    Some(missing) => missing,
-                    None => return Some(Ahead::IsCached),
-                },
-                None => span,
-            };
             let (at, version) = (at.sibling(key.as_str()), Version::of(meta));
             let size_bytes = meta.size_bytes?;
             if CachedObject::has(query, &at, &version, span) {
@@ -158,25 +135,6 @@ impl Files {
     }
 }
 
-/// What reads were given of a file.
-fn tally(
-    tallies: &mut Tallies,
-    query: &QueryCore,
-    at: &Location,
-    (key, known): &(String, Known),
-    index: usize,
-) -> Option<Arc<Tally>> {
-    let is_known = tallies.len() < TALLIES_MAX || tallies.contains_key(&index);
-    if !is_known || !query.host_cache.keeps(key) {
-        return None;
-    }
-    let of = || {
-        let id = ObjectId { mount: at.mount.id, key: key.clone() };
-        query.engine.delivered.tally(&id, &Version::of(&known.meta))
-    };
-    tallies.entry(index).or_insert_with(of).clone()
-}
-
 /// What is told of a file, if its footer is here.
 fn told(
     query: &QueryCore,
@@ -187,7 +145,14 @@ fn told(
     let (held, size_bytes) = held(query, at, file)?;
     let layout = held.layout(size_bytes)?;
     let judged = filters.and_then(|filters| held.judged(size_bytes, filters));
-    Some(Told { layout, judged })
+    Some(Told { layout, judged, given: given(query, at, file) })
+}
+
+/// What reads of all statements are given of a file, where the host keeps that.
+fn given(query: &QueryCore, at: &Location, (key, known): &(String, Known)) -> Option<Given> {
+    let id = ObjectId { mount: at.mount.id, key: key.clone() };
+    let is_kept = query.host_cache.keeps(key);
+    is_kept.then(|| query.engine.delivered.given(query.number, &id, &Version::of(&known.meta)))?
 }
 
 /// The kept bytes of a file, and its size.

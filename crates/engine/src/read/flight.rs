@@ -21,6 +21,7 @@ pub(super) use lying::Listed;
 use crate::budget::Lease;
 use crate::cache::CachedObject;
 use crate::location::{Location, ObjectId};
+use crate::pace::policy::Policy;
 use crate::query::QueryCore;
 use crate::read::begun::{Begun, TakenOver};
 use crate::read::debt::{Debt, Debts};
@@ -130,7 +131,8 @@ fn follow<T>(
 }
 
 impl Flights {
-    /// What lies ready of a span, and how the rest of it comes.
+    /// What lies ready of a span, and how the rest of it comes: small pieces in its middle come again,
+    /// since a request for each stretch beside them would take longer.
     fn enter(&self, wanted: &Wanted<'_>, range: ByteRange) -> Vec<Part<'_>> {
         let (query, version) = (wanted.query, wanted.version);
         let found = self.lying(query, &wanted.at.id(), version, range);
@@ -138,7 +140,9 @@ impl Flights {
             return self.enter_missing(wanted, range);
         }
         let ranges: Vec<ByteRange> = found.iter().map(|found| found.piece.range).collect();
-        let spans = plan(range, &ranges, || 0).into_iter();
+        let mount = &wanted.at.mount;
+        let gap_bytes = || mount.pace.gap_bytes(&Policy::of(&query.settings), mount.latency.get());
+        let spans = plan(range, &ranges, gap_bytes).into_iter();
         let parts = spans.flat_map(|span| match span.source {
             Source::Held(index) => vec![Part::Copy(span.range, found[index].clone())],
             Source::Store => self.enter_missing(wanted, span.range),
@@ -365,7 +369,11 @@ impl<'a> Wanted<'a> {
         begun: Option<Begun>,
     ) -> Result<bool> {
         let flights = &self.query.engine.flights;
-        let parts = flights.enter(&self, range);
+        // A request that was begun brings all of its span anyway.
+        let parts = match &begun {
+            Some(_) => flights.enter_missing(&self, range),
+            None => flights.enter(&self, range),
+        };
         let mut parts = parts.into_iter();
         match (parts.next(), parts.len()) {
             (Some(Part::Lead(leader)), 0) => {

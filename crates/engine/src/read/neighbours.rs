@@ -366,7 +366,6 @@ impl Neighbours {
         let mut state = self.lock();
         if let Some(glob) = state.globs.iter_mut().find(|glob| glob.id == place.glob) {
             glob.openings.read(place.index, range);
-            glob.delivered(query, place.index, range);
             let dropped = glob.columns.done(place.reader, place.index, range, on_demand_bytes);
             if !is_cached {
                 glob.pull(query, true);

@@ -29,17 +29,6 @@ impl Ranges {
         shared.map(|known| common(*known, range)).sum()
     }
 
-    /// From the first byte of a range that is not among them to the last.
-    pub fn missing(&self, range: ByteRange) -> Option<ByteRange> {
-        let first = self.0.partition_point(|known| known.end <= range.start);
-        let start = self.0.get(first).filter(|known| known.start <= range.start);
-        let start = start.map_or(range.start, |known| known.end);
-        let behind = self.0.partition_point(|known| known.start < range.end);
-        let end = behind.checked_sub(1).map(|last| self.0[last]);
-        let end = end.filter(|known| known.end >= range.end).map_or(range.end, |known| known.start);
-        (start < end).then_some(ByteRange { start, end })
-    }
-
     /// In order.
     pub fn all(&self) -> &[ByteRange] {
         &self.0
@@ -74,11 +63,6 @@ mod tests {
             let range = ByteRange { start: asked.0, end: asked.0 + asked.1 };
             let found = bytes.range(range.start..range.end).count();
             prop_assert_eq!(ranges.bytes_in(range), found as u64);
-            let missing = (range.start..range.end).filter(|byte| !bytes.contains(byte));
-            let missing: Vec<u64> = missing.collect();
-            let expected = missing.first().zip(missing.last());
-            let expected = expected.map(|(first, last)| ByteRange { start: *first, end: last + 1 });
-            prop_assert_eq!(ranges.missing(range), expected);
         }
     }
 }

@@ -31,9 +31,10 @@ mod outside;
 mod told;
 mod wanted;
 
+use crate::read::delivered::Given;
 use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
-use file::{File, Group, READ, Settled, doubted, is_pending, is_read};
+use file::{File, GIVEN, Group, READ, Settled, doubted, is_pending, is_read};
 use history::{History, push_unknown};
 use left_out::Filtering;
 use outside::Outside;
@@ -128,6 +129,13 @@ impl Scan {
         }
     }
 
+    /// What reads are given of a file is known too.
+    pub fn is_given(&mut self, file: usize, given: Given) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.given = Some(given);
+        }
+    }
+
     /// Forgets the files before this one: what is ahead of them comes in vain.
     pub fn pass(&mut self, file: usize) {
         let kept = self.files.split_off(&file);
@@ -157,7 +165,7 @@ impl Scan {
         let Some((unit, columns)) = touched.first().cloned() else { return false };
         let again = self.group(unit).is_some_and(|group| {
             group.is_over
-                && columns.clone().any(|column| group.flags.get(column).is_some_and(is_read))
+                && columns.clone().any(|at| group.flags.get(at).is_some_and(|had| had & READ != 0))
         });
         if again {
             self.restart();
@@ -212,6 +220,9 @@ impl Scan {
     /// Takes note that a read has ended: one that took in a whole row group tells all of it, and
     /// its reader is done with it where the read went on.
     pub fn done(&mut self, reader: u64, file: usize, range: ByteRange) {
+        if let Some(given) = self.files.get(&file).and_then(|file| file.given.as_ref()) {
+            given.add(range);
+        }
         let touched = self.touched(file, range).into_iter().map(|(unit, _)| unit);
         let touched: Vec<Unit> = touched.collect();
         let whole: Vec<Unit> =
@@ -361,6 +372,7 @@ impl Scan {
     fn leave(&mut self, unit: Unit) {
         if self.readers.values().all(|other| *other != unit) {
             self.is_learned = true;
+            self.see_what_others_read(unit);
             self.over(unit);
         }
     }
@@ -426,6 +438,7 @@ impl Scan {
             file.sweep(end);
         }
         for unit in passed {
+            self.see_what_others_read(unit);
             let is_skipped = self.is_skipped(unit);
             self.skipped += usize::from(is_skipped);
             if let Some(group) = self.group_mut(unit) {
@@ -433,6 +446,21 @@ impl Scan {
             }
             self.over(unit);
         }
+    }
+
+    /// Before a row group is judged: what the scan did not read of it because its host had it from
+    /// another statement is neither skipped nor in vain.
+    fn see_what_others_read(&mut self, unit: Unit) {
+        let Some(file) = self.files.get(&unit.file) else { return };
+        let Some(given) = &file.given else { return };
+        let flags = &file.groups[unit.row_group].flags;
+        let chunks = file.layout.row_group(unit.row_group).iter().zip(&self.columns).enumerate();
+        let given = chunks.inspect(|_| step()).filter(|(column, (chunk, history))| {
+            let is_read = flags.get(*column).is_some_and(is_read);
+            history.is_touched && !is_read && given.is_anothers(**chunk)
+        });
+        let given: Vec<usize> = given.map(|(column, _)| column).collect();
+        given.into_iter().for_each(|column| self.mark(unit, column..=column, GIVEN));
     }
 
     /// Whether something that the scan would have read of a row group was not.

@@ -4,6 +4,7 @@
 use super::lying::Found;
 use super::{Landed, Part, Wanted, index};
 use crate::read::debt::Debt;
+use crate::read::kept::Kept;
 use crate::read::ready::copy_held;
 use crate::read::room::copy_into;
 use bytes::Bytes;
@@ -49,6 +50,12 @@ impl<'a> Wanted<'a> {
         copy_held(buf, range.start, &found.piece);
         self.query.scope.count(Metric::FlightsShared, 1);
         self.takes_part(found.debts(range), range);
+        if self.debts.is_none() {
+            // Of a block it would count as what came for it.
+            self.progress.inspect(|progress| progress.copied(range.len()));
+        }
+        // They may be others than those of the statement that it came for.
+        Kept::new(self.cached, self.query, range.start).all(buf).await;
         Ok(())
     }
 

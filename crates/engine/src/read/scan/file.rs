@@ -1,6 +1,7 @@
 //! What is known of one file of a scan. Pure.
 
 use super::history::History;
+use crate::read::delivered::Given;
 use crate::read::filters::Judged;
 use crate::read::parquet::Layout;
 use crate::read::parquet::steps::step;
@@ -19,6 +20,8 @@ pub(super) const READ: u8 = 1;
 pub(super) const BEGUN: u8 = 2;
 /// It is, though it may well be in vain.
 pub(super) const DOUBTED: u8 = 4;
+/// A read of another statement was given it: this one's host has it, and does not ask.
+pub(super) const GIVEN: u8 = 8;
 
 /// A file of a scan.
 #[derive(Debug)]
@@ -33,19 +36,21 @@ pub(super) struct File {
     pub seen: usize,
     /// What its footer says about the filters of the plan.
     pub judged: Option<Arc<Judged>>,
+    /// What reads of all statements were given of it, where the host keeps that.
+    pub given: Option<Given>,
 }
 
 impl File {
     /// Nobody has read it yet.
     pub fn new(layout: Arc<Layout>) -> Self {
         let groups = (0..layout.row_group_count()).map(|_| Group::default()).collect();
-        File { layout, groups, swept: 0, passed: 0, seen: 0, judged: None }
+        File { layout, groups, swept: 0, passed: 0, seen: 0, judged: None, given: None }
     }
 
-    /// As before the first read, but for what its footer says.
+    /// As before the first read, but for what its footer says, and what others were given.
     pub fn begin_anew(&mut self) {
-        let judged = self.judged.take();
-        *self = File { judged, ..File::new(Arc::clone(&self.layout)) };
+        let (judged, given) = (self.judged.take(), self.given.take());
+        *self = File { judged, given, ..File::new(Arc::clone(&self.layout)) };
     }
 
     /// A reader is in a row group.
@@ -252,7 +257,7 @@ impl File {
 
 /// Begun and not read.
 pub(super) fn is_pending(flags: &u8) -> bool {
-    flags & (READ | BEGUN) == BEGUN
+    flags & (READ | GIVEN | BEGUN) == BEGUN
 }
 
 /// Of pending bytes, those that may well be in vain.
@@ -260,9 +265,9 @@ pub(super) fn doubted(flags: u8, bytes: u64) -> u64 {
     if flags & DOUBTED == 0 { 0 } else { bytes }
 }
 
-/// Read by a scan.
+/// Read by a scan, or by another one that shares its host.
 pub(super) fn is_read(flags: &u8) -> bool {
-    flags & READ != 0
+    flags & (READ | GIVEN) != 0
 }
 
 /// From the begin of one range to the end of the other.

@@ -193,10 +193,9 @@ impl Scan {
                 }
                 group.flags[column] &= !(BEGUN | DOUBTED);
             }
-            // A column in the middle lies before what is settled.
-            if from > wanted.span.start {
-                group.settled = <[Settled; 2]>::default();
-            }
+            // They lie before what is settled: only the last that were asked for need not, and there
+            // may be others behind them by now.
+            group.settled = <[Settled; 2]>::default();
         }
     }
 
