@@ -131,8 +131,8 @@ fn follow<T>(
 }
 
 impl Flights {
-    /// What lies ready of a span, and how the rest of it comes: small pieces in its middle come again,
-    /// since a request for each stretch beside them would take longer.
+    /// What lies ready of a span, and how the rest of it comes: small pieces in its middle come
+    /// again, since a request for each stretch beside them would take longer.
     fn enter(&self, wanted: &Wanted<'_>, range: ByteRange) -> Vec<Part<'_>> {
         let (query, version) = (wanted.query, wanted.version);
         let found = self.lying(query, &wanted.at.id(), version, range);

@@ -193,8 +193,8 @@ impl Scan {
                 }
                 group.flags[column] &= !(BEGUN | DOUBTED);
             }
-            // They lie before what is settled: only the last that were asked for need not, and there
-            // may be others behind them by now.
+            // They lie before what is settled: only the last that were asked for need not, and
+            // there may be others behind them by now.
             group.settled = <[Settled; 2]>::default();
         }
     }
