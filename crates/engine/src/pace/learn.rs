@@ -42,6 +42,8 @@ pub(crate) const TRIAL_FANOUT: u64 = 2;
 const COLD_MAX: u32 = 4;
 /// What remains of the learned penalty after each large read that was left plain.
 const FADE: f64 = 0.98;
+/// Most whole plain reads that trying a split is believed to cost.
+const EXCESS_MAX: f64 = 100.0;
 /// Longest penalty that is believed.
 const OVERHEAD_MAX_MS: f64 = 60_000.0;
 /// A connection that gets less than this part of what it got in calm shares a full link.
@@ -113,6 +115,9 @@ pub(crate) struct Learner {
     judged: u32,
     /// Split reads in a row that were not judged because they were cold.
     cold_in_a_row: u32,
+    /// How many whole plain reads the last judged split cost beyond what it was to take, and the
+    /// one before it. Where both cost more than one, the penalty fades so much more slowly.
+    excess: [f64; 2],
 }
 
 impl Default for Learner {
@@ -136,6 +141,7 @@ impl Learner {
             split_since_plain: 0,
             judged: 0,
             cold_in_a_row: 0,
+            excess: [1.0; 2],
         }
     }
 
@@ -192,7 +198,9 @@ impl Learner {
             *link *= LINK_GROWTH;
         }
         if fanout == 1 {
-            let value = self.overhead_ms(policy) * FADE;
+            // One costly split may have had bad luck.
+            let excess = self.excess[0].min(self.excess[1]);
+            let value = self.overhead_ms(policy) * FADE.powf(1.0 / excess);
             let is_guess = self.overhead_ms.is_none_or(|overhead| overhead.is_guess);
             self.overhead_ms = Some(Average { value, is_guess });
         }
@@ -256,8 +264,11 @@ impl Learner {
         let reads = load.map_or(1.0, |load| load.reads);
         let free = CostModel { overhead_ms: 0.0, ..self.model(policy, reads) };
         let extra_ms = (took_ms - free.read_ms(len, fanout)) / (fanout - 1) as f64;
-        // A penalty as long as a whole plain read ends splitting; a longer one is a mishap.
-        let seen_ms = extra_ms.min(free.read_ms(len, 1)).clamp(0.0, OVERHEAD_MAX_MS);
+        // A penalty as long as a whole plain read ends splitting; a longer one is a mishap, or a
+        // reason to try it less often.
+        let plain_ms = free.read_ms(len, 1);
+        let seen_ms = extra_ms.min(plain_ms).clamp(0.0, OVERHEAD_MAX_MS);
+        self.excess = [(extra_ms / plain_ms).clamp(1.0, EXCESS_MAX), self.excess[0]];
         let guess = Average::guess(self.overhead_ms(policy));
         self.overhead_ms.get_or_insert(guess).observe(seen_ms);
         self.judged = self.judged.saturating_add(1);

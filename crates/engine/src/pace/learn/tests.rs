@@ -168,6 +168,24 @@ fn nothing_is_tried_that_would_open_files_nor_where_nothing_is_learned() {
     }
 }
 
+/// A try that costs more than three reads would be a tenth of all, were it made as often as others.
+#[test]
+fn a_split_that_costs_many_reads_is_tried_less_often() {
+    let link = Link {
+        first_byte_ms: 0.2,
+        connection_bytes_per_ms: 1_328_448.0,
+        link_bytes_per_ms: 1_328_448.0,
+        overhead_ms: 46.5,
+    };
+    let mut learner = Learner::default();
+    learner.observe_open(link.first_byte_ms);
+    let len = 17 << 20;
+    let (_, first) = run(&mut learner, &link, len, 100);
+    let (plain, later) = run(&mut learner, &link, len, 1000);
+    assert!(first <= 1.25 * plain / 10.0, "{first} of {}", plain / 10.0);
+    assert!(later <= 1.05 * plain, "{later} of {plain}");
+}
+
 #[test]
 fn what_was_learned_fades_when_the_store_changes() {
     let mut learner = Learner::default();
