@@ -59,7 +59,7 @@ metrics! {
     OpenFetchHits "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
     ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
     FlightsShared "flights_shared" "count"
-        "Spans, or parts of them, that came with a request of another reader.";
+        "Spans, or parts of them, that came with a request of another reader, or lay ready for one.";
     ReadAheadBytes "read_ahead_bytes" "bytes" "Bytes asked of stores ahead of reads.";
     ReadAheadWastedBytes "read_ahead_wasted_bytes" "bytes"
         "Of these, bytes that arrived and no read wanted, or that had to be asked for again.";
