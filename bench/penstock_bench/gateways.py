@@ -20,6 +20,7 @@ from penstock_bench.config import BUILD, ROOT
 from penstock_bench.network import Network
 from penstock_bench.processes import end
 from penstock_bench.sql import AZURITE_ACCOUNT, AZURITE_KEY, S3_KEY
+from penstock_bench.stores import account_sas
 
 BACK_ENDS = ("directory", "azure-fake", "azurite", "s3-fake", "google-fake", "versitygw")
 """A directory of the gateway's own; Azure by our fake or Microsoft's emulator; S3 by our fake or a
@@ -222,9 +223,10 @@ class Lane:
             data = self._directory / "data"
             data.mkdir()
             return ["--dir", data]
-        if self._back_end in FOREIGN:
-            raise GatewayError(f"bare signs nothing, which {self._back_end} asks for")
-        return ["--to", self._word().partition("://")[2]]
+        if self._back_end == "versitygw":
+            raise GatewayError("bare signs nothing, which versitygw asks for")
+        sas = f"?{account_sas()}" if self._back_end == "azurite" else ""
+        return ["--to", self._word().partition("://")[2] + sas]
 
     def _penstock_options(self) -> list[str | Path]:
         if self.back_end is None and not self._extra:

@@ -44,9 +44,10 @@ OURS_HUGE = f"{OURS} huge"
 OURS_POLLED = str(replace(PAPER["thread"], wait=POLL))
 """libxnvme polls: beside it stands ours that does, too."""
 THROUGH_XNVME = str(XNVME)
-BATCH_DEPTHS = 2
-"""A batch of ours is so many times as long as the queue is deep. fio reads into memory for one
-depth: where that stays in a cache and more does not, more is slower."""
+BATCH_DEPTHS, BATCH_BYTES = 2, 8 << 20
+"""A batch of ours is so many times as long as the queue is deep, but no larger than fio's memory in
+the largest cell, which is for one depth: where that stays in a cache and more does not, more is
+slower."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,15 @@ class Cell:
     size_bytes: int
     depth: int
     threads: int
+
+
+def batch_of(cell: Cell) -> int:
+    """How many commands ours are given at once."""
+    if cell.depth == 1:
+        # A caller with one command at a time waits for each.
+        return 1
+    most = max(BATCH_BYTES // cell.size_bytes, cell.depth)
+    return min(cell.depth * BATCH_DEPTHS, most)
 
 
 AGAINST_FIO = tuple(
@@ -171,8 +181,6 @@ class Peers:
     ) -> tuple[dict[str, Any], float, float]:
         name, _, memory = peer.partition(" ")
         way = parsed(name)
-        # A caller with one command at a time waits for each.
-        batch = 1 if cell.depth == 1 else cell.depth * BATCH_DEPTHS
         output, user_s, sys_s = measured(
             [
                 str(self._bench),
@@ -183,7 +191,7 @@ class Peers:
                 f"size_bytes={cell.size_bytes}",
                 f"depth={cell.depth}",
                 f"threads={cell.threads}",
-                f"batch={batch}",
+                f"batch={batch_of(cell)}",
                 f"wait={way.wait}",
                 f"memory={memory or 'small'}",
                 f"seed={seed}",

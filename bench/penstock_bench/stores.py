@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import email.utils
 import hashlib
 import hmac
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,11 +178,28 @@ def shared_key(method: str, path: str, span: str = "", query: str = "") -> dict[
         f"{method}{chr(10) * 11}{span}\nx-ms-date:{date}\nx-ms-version:2021-12-02\n"
         f"/{sql.AZURITE_ACCOUNT}{path}{query}"
     )
-    key = base64.b64decode(sql.AZURITE_KEY)
-    signature = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
     return {
         **({"Range": span} if span else {}),
         "x-ms-date": date,
         "x-ms-version": "2021-12-02",
-        "Authorization": f"SharedKey {sql.AZURITE_ACCOUNT}:{signature}",
+        "Authorization": f"SharedKey {sql.AZURITE_ACCOUNT}:{_signature(text)}",
     }
+
+
+def account_sas() -> str:
+    """A query with which the emulator's account may be read and written for a day, unsigned else.
+
+    The fields are those of Azure's "Create an account SAS", version 2020-12-06 and later.
+    """
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    version, rights, services, kinds = "2021-12-02", "rwdlac", "b", "sco"
+    end = until.strftime("%Y-%m-%dT%H:%M:%SZ")
+    fields = [sql.AZURITE_ACCOUNT, rights, services, kinds, "", end, "", "", version, ""]
+    query = {"sv": version, "ss": services, "srt": kinds, "sp": rights, "se": end}
+    return urllib.parse.urlencode({**query, "sig": _signature("\n".join(fields) + "\n")})
+
+
+def _signature(text: str) -> str:
+    """By the emulator's account key."""
+    key = base64.b64decode(sql.AZURITE_KEY)
+    return base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()

@@ -226,3 +226,13 @@ def test_what_the_host_took_is_the_eighth_number() -> None:
     text = "cpu  10 1 5 80 2 0 1 7 3 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
     assert processor_ticks(text) == Ticks(106, 7)
     assert processor_ticks().all > 0
+
+
+def test_a_batch_holds_no_more_memory_than_fio_has_at_most() -> None:
+    assert raw.batch_of(raw.Cell("read", 256 * raw.KIB, 1, 2)) == 1
+    assert raw.batch_of(raw.Cell("read", 4 * raw.KIB, 32, 1)) == 64
+    assert raw.batch_of(raw.Cell("read", 256 * raw.KIB, 8, 1)) == 16
+    assert raw.batch_of(raw.Cell("read", 256 * raw.KIB, 32, 1)) == 32
+    for cell in raw.AGAINST_FIO:
+        fio_at_most = max(other.size_bytes * other.depth for other in raw.AGAINST_FIO)
+        assert raw.batch_of(cell) * cell.size_bytes <= fio_at_most

@@ -13,14 +13,15 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const USAGE: &str = "\
-penstock-bare --dir DIR | --to HOST:PORT[/ACCOUNT] | --relay HOST:PORT
+penstock-bare --dir DIR | --to HOST:PORT[/ACCOUNT[?SAS]] | --relay HOST:PORT
 
 The bare loop of a gateway, to measure what the kernel alone takes: no signatures, digests or
 checks. Listens on a free port of 127.0.0.1.
 
   --dir DIR                objects are files: `sendfile` for a GET; write, fsync, rename for a PUT
   --to HOST:PORT           objects are behind an S3 server that takes unsigned requests
-  --to HOST:PORT/ACCOUNT   the same for an Azure Blob server
+  --to HOST:PORT/ACCOUNT   the same for an Azure Blob server; ?SAS is added to each request, for
+                           one that takes none without
   --relay HOST:PORT        gives every byte on, both ways, and understands none
 ";
 
@@ -33,14 +34,40 @@ const SENDFILE_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 enum Behind {
     Dir(PathBuf),
-    Server {
-        host: String,
-        account: String,
-    },
+    Server(Server),
     /// Whatever it is, unread.
     Relayed {
         host: String,
     },
+}
+
+#[derive(Clone)]
+struct Server {
+    host: String,
+    /// `/ACCOUNT` of an Azure Blob server, else empty.
+    account: String,
+    /// What each request's query ends with, where it is not empty.
+    sas: String,
+}
+
+impl Server {
+    /// From `HOST:PORT[/ACCOUNT[?SAS]]`.
+    fn parse(text: &str) -> Self {
+        let (text, sas) = text.split_once('?').unwrap_or((text, ""));
+        let (host, account) = text.split_once('/').unwrap_or((text, ""));
+        let account = if account.is_empty() { String::new() } else { format!("/{account}") };
+        Self { host: host.to_string(), account, sas: sas.to_string() }
+    }
+
+    /// The target of a request for `path`, in the server's own terms.
+    fn target(&self, path: &str) -> String {
+        let is_container = !path.trim_matches('/').contains('/') && !self.account.is_empty();
+        let container = if is_container { "restype=container" } else { "" };
+        let query: Vec<&str> =
+            [container, &self.sas].into_iter().filter(|q| !q.is_empty()).collect();
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{}{path}{mark}{}", self.account, query.join("&"))
+    }
 }
 
 /// A connection and what was read of it beyond the last head.
@@ -166,13 +193,10 @@ fn put_file(client: &mut Peer, path: &Path, head: &Head) -> Result<()> {
     client.stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 }
 
-fn forward(client: &mut Peer, server: &mut Peer, behind: (&str, &str), head: &Head) -> Result<()> {
-    let (host, account) = behind;
-    let (method, path) = (head.word(0)?, head.word(1)?);
-    let is_bucket = !path.trim_matches('/').contains('/');
-    let query = if is_bucket && !account.is_empty() { "?restype=container" } else { "" };
-    let mut out = format!("{method} {account}{path}{query} HTTP/1.1\r\nhost: {host}\r\n");
-    if !account.is_empty() {
+fn forward(client: &mut Peer, server: &mut Peer, behind: &Server, head: &Head) -> Result<()> {
+    let (method, target) = (head.word(0)?, behind.target(head.word(1)?));
+    let mut out = format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n", behind.host);
+    if !behind.account.is_empty() {
         out += "x-ms-version: 2021-12-02\r\nx-ms-blob-type: BlockBlob\r\n";
     }
     if let Some(range) = &head.range {
@@ -221,13 +245,13 @@ fn serve(stream: TcpStream, behind: &Behind) -> Result<()> {
     }
     let mut client = Peer::new(stream)?;
     let mut server = match behind {
-        Behind::Server { host, .. } => Some(Peer::new(near::connect(host)?)?),
+        Behind::Server(server) => Some(Peer::new(near::connect(&server.host)?)?),
         _ => None,
     };
     while let Some(head) = client.head()? {
         match (behind, &mut server) {
-            (Behind::Server { host, account }, Some(server)) => {
-                forward(&mut client, server, (host, account), &head)?;
+            (Behind::Server(behind), Some(server)) => {
+                forward(&mut client, server, behind, &head)?;
             }
             (Behind::Dir(dir), _) => {
                 let name = head.word(1)?.trim_matches('/');
@@ -252,11 +276,7 @@ fn serve(stream: TcpStream, behind: &Behind) -> Result<()> {
 fn behind(arguments: &[String]) -> Option<Behind> {
     match arguments {
         [flag, dir] if flag == "--dir" => Some(Behind::Dir(dir.into())),
-        [flag, to] if flag == "--to" => {
-            let (host, account) = to.split_once('/').unwrap_or((to, ""));
-            let account = if account.is_empty() { String::new() } else { format!("/{account}") };
-            Some(Behind::Server { host: host.to_string(), account })
-        }
+        [flag, to] if flag == "--to" => Some(Behind::Server(Server::parse(to))),
         [flag, host] if flag == "--relay" => Some(Behind::Relayed { host: host.clone() }),
         _ => None,
     }
@@ -350,8 +370,12 @@ mod tests {
         let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
         assert!(matches!(
             behind(&words("--to h:1/acc")),
-            Some(Behind::Server { host, account }) if host == "h:1" && account == "/acc"
+            Some(Behind::Server(to)) if to.host == "h:1" && to.target("/b/k") == "/acc/b/k"
         ));
+        let signed = Server::parse("h:1/acc?sv=1");
+        assert_eq!(signed.target("/b/k"), "/acc/b/k?sv=1");
+        assert_eq!(signed.target("/b"), "/acc/b?restype=container&sv=1");
+        assert_eq!(Server::parse("h:1").target("/b"), "/b");
         assert!(behind(&words("--dir")).is_none());
         assert!(span("bytes=5-").is_err());
     }
