@@ -1,10 +1,10 @@
 //! How much one read takes from a client's connection.
 //!
-//! A body on its way to another server is given on as it was read, so larger reads are fewer calls
-//! on both sides. One on its way to a directory is collected there anyway, and what a read takes
-//! beyond a processor's cache is memory for nothing. What one read of every connection takes is one
-//! budget, so that memory does not grow with their number: few read much, many little. Idle ones
-//! count, since the HTTP layer has a buffer ready for the next request of each.
+//! A body is given on as it was read, so larger reads are fewer calls on both sides, and fewer
+//! segments that tell the sender of room. Many bodies on their way to a directory are collected, as
+//! disks are slower than other servers, so those are read by less. What one read of every connection
+//! takes is one budget, so that memory does not grow with their number: few read much, many little.
+//! Idle ones count, since the HTTP layer has a buffer ready for the next request of each.
 
 use crate::buckets::Bucket;
 use http::Extensions;
@@ -22,7 +22,6 @@ const GIVEN_ON_BYTES_ALL: u64 = 16 << 20;
 const GIVEN_ON_AMONG_MANY_BYTES: usize = 128 << 10;
 /// The same on the way to directories.
 const NEAR_BYTES_ALL: u64 = 2 << 20;
-const NEAR_BYTES: usize = 128 << 10;
 const NEAR_AMONG_MANY_BYTES: usize = 32 << 10;
 /// What the HTTP layer holds of all connections together, of an answer that waits to be sent say;
 /// as long as each has the least.
@@ -64,11 +63,12 @@ fn bytes_each(is_given_on: bool, connections: u64) -> usize {
     let (all, most) = match (is_given_on, connections > CONNECTIONS_FEW) {
         (true, false) => return READ_BYTES_MAX,
         (true, true) => (GIVEN_ON_BYTES_ALL, GIVEN_ON_AMONG_MANY_BYTES),
-        (false, false) => (NEAR_BYTES_ALL, NEAR_BYTES),
+        (false, false) => (NEAR_BYTES_ALL, READ_BYTES_MAX),
         (false, true) => (NEAR_BYTES_ALL, NEAR_AMONG_MANY_BYTES),
     };
     let share = usize::try_from(all / connections.max(1)).unwrap_or(most);
-    (1 << share.clamp(READ_BYTES_MIN, most).ilog2()) - 1
+    let buffer = 1 << share.clamp(READ_BYTES_MIN, most).ilog2();
+    if buffer == READ_BYTES_MAX { buffer } else { buffer - 1 }
 }
 
 #[cfg(test)]
@@ -81,7 +81,9 @@ mod tests {
         let intake = Intake::default();
         let at = |counts: [u64; 5]| counts.map(|count| intake.bytes_most(count));
         let below = |kib: usize| (kib << 10) - 1;
-        assert_eq!(at([0, 16, 17, 64, 65]), [128, 128, 32, 32, 16].map(below));
+        assert_eq!(at([0, 8, 9, 16, 17])[..2], [256 << 10; 2]);
+        assert_eq!(at([0, 8, 9, 16, 17])[2..], [128, 128, 32].map(below));
+        assert_eq!(at([64, 65, 128, 129, 1000])[..], [32, 16, 16, 16, 16].map(below));
         intake.is_given_on.store(true, Ordering::Relaxed);
         assert_eq!(at([0, 16, 17, 128, 129])[..2], [256 << 10; 2]);
         assert_eq!(at([0, 16, 17, 128, 129])[2..], [128, 128, 64].map(below));
