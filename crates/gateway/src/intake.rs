@@ -2,9 +2,10 @@
 //!
 //! A body is given on as it was read, so larger reads are fewer calls on both sides, and fewer
 //! segments that tell the sender of room. Many bodies on their way to a directory are collected, as
-//! disks are slower than other servers, so those are read by less. What one read of every connection
-//! takes is one budget, so that memory does not grow with their number: few read much, many little.
-//! Idle ones count, since the HTTP layer has a buffer ready for the next request of each.
+//! disks are slower than other servers, so those are read by less. What one read of every
+//! connection takes is one budget, so that memory does not grow with their number: few read much,
+//! many little. Idle ones count, since the HTTP layer has a buffer ready for the next request of
+//! each.
 
 use crate::buckets::Bucket;
 use http::Extensions;
