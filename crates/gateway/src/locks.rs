@@ -340,18 +340,19 @@ async fn enable(
     versions::keep(bucket, true).await
 }
 
-/// Suspends versions, which a bucket with object lock must keep.
+/// Suspends versions, which a bucket with object lock must keep, and so must every other in its
+/// container: what is written there while they are suspended takes a version away.
 ///
 /// # Errors
 /// `InvalidBucketState`.
 pub(crate) async fn suspend(buckets: &Buckets, bucket: &Bucket, name: &str) -> S3Result<()> {
-    let refusal = "An Object Lock configuration is present on this bucket, so the versioning state \
-                   cannot be changed.";
-    if buckets.notes(name).await?.0.lock.is_some() {
+    let refusal = "An Object Lock configuration is present on this bucket, or on another in its \
+                   container, so the versioning state cannot be changed.";
+    if buckets.is_locked_beside(name).await? {
         return Err(bad_state(refusal));
     }
     versions::keep(bucket, false).await?;
-    if buckets.notes(name).await?.0.lock.is_some() {
+    if buckets.is_locked_beside(name).await? {
         versions::keep(bucket, true).await?;
         return Err(bad_state(refusal));
     }

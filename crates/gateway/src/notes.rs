@@ -7,12 +7,13 @@
 use crate::acl::Acl;
 use crate::buckets::{Bucket, Buckets};
 use crate::cors::Rule;
+use crate::error::{Subject, to_s3};
 use crate::get::about_object;
 use crate::judged::Judged;
 use crate::lock::BucketLock;
 use bytes::Bytes;
 use penstock_base::Kind;
-use penstock_store::{ETag, GetRequest, PutOptions, WriteCondition};
+use penstock_store::{ETag, GetRequest, ListRequest, PutOptions, WriteCondition};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -90,29 +91,35 @@ impl Buckets {
     /// # Errors
     /// What the back end says; `InternalError` for notes that nobody wrote.
     pub async fn notes(&self, bucket: &str) -> S3Result<(Notes, Option<ETag>)> {
-        let Some((home, key)) = self.notes_place(bucket).await? else {
-            return Ok((Notes::default(), None));
-        };
-        let whole = GetRequest::default();
-        // Who may do what is never older than what the back end has, whatever a cache remembers.
-        let mut stream = match home.asking_query().get(&home.at(&key), whole).await {
-            Ok(stream) => stream,
-            Err(error) if error.kind() == Kind::NotFound => return Ok((Notes::default(), None)),
-            Err(error) => return Err(about_object(error)),
-        };
-        let etag = stream.meta().etag.clone();
-        let mut text = vec![0; NOTES_BYTES_MAX];
-        let mut filled = 0;
-        loop {
-            let read = stream.read(&mut text[filled..]).await.map_err(about_object)?;
-            if read == 0 {
-                break;
-            }
-            filled += read;
+        match self.notes_place(bucket).await? {
+            Some((home, key)) => read(&home, &key).await,
+            None => Ok((Notes::default(), None)),
         }
-        let notes = serde_json::from_slice(&text[..filled]);
-        let wrong = |_| s3_error!(InternalError, "the notes of this bucket cannot be read");
-        Ok((notes.map_err(wrong)?, etag))
+    }
+
+    /// Whether a bucket in the container of this one has object lock: the container keeps versions
+    /// of all of them or of none. The back end is asked which there are: the configuration of
+    /// another replica may name some that this one's does not.
+    ///
+    /// # Errors
+    /// As [`Buckets::notes`].
+    pub async fn is_locked_beside(&self, bucket: &str) -> S3Result<bool> {
+        let Some((home, key)) = self.notes_place(bucket).await? else { return Ok(false) };
+        let folder = key.split_inclusive('/').next().unwrap_or_default().to_string();
+        let mut request = ListRequest { prefix: folder, ..ListRequest::default() };
+        loop {
+            let page = home.store.list(request.clone()).await;
+            let page = page.map_err(|error| to_s3(Subject::Bucket, error))?;
+            for entry in page.objects {
+                if read(&home, &entry.key).await?.0.lock.is_some() {
+                    return Ok(true);
+                }
+            }
+            match page.next {
+                Some(next) => request.token = Some(next),
+                None => return Ok(false),
+            }
+        }
     }
 
     /// The version of the notes of a bucket, which need not be such as can be read where its owner
@@ -212,6 +219,30 @@ impl Buckets {
             _ => Ok(()),
         }
     }
+}
+
+/// The notes that lie there, and their version.
+async fn read(home: &Bucket, key: &str) -> S3Result<(Notes, Option<ETag>)> {
+    let whole = GetRequest::default();
+    // Who may do what is never older than what the back end has, whatever a cache remembers.
+    let mut stream = match home.asking_query().get(&home.at(key), whole).await {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == Kind::NotFound => return Ok((Notes::default(), None)),
+        Err(error) => return Err(about_object(error)),
+    };
+    let etag = stream.meta().etag.clone();
+    let mut text = vec![0; NOTES_BYTES_MAX];
+    let mut filled = 0;
+    loop {
+        let read = stream.read(&mut text[filled..]).await.map_err(about_object)?;
+        if read == 0 {
+            break;
+        }
+        filled += read;
+    }
+    let notes = serde_json::from_slice(&text[..filled]);
+    let wrong = |_| s3_error!(InternalError, "the notes of this bucket cannot be read");
+    Ok((notes.map_err(wrong)?, etag))
 }
 
 /// What others did at the same time is in the way.

@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{Answer, Lane, Request, SECRET_KEY, Server};
+use common::{Answer, Dir, Lane, Request, SECRET_KEY, Server, options};
 use penstock_base::Secret;
-use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
+use penstock_gateway::{BucketOptions, Grant, KeyPair, Options, Pattern, Rights};
 
 /// Long after these tests.
 const UNTIL: &str = "2120-01-01T00:00:00Z";
@@ -192,6 +192,46 @@ async fn a_lock_takes_versions_and_keeps_them() {
     // A bucket that is there does not get a lock by being made again.
     assert_eq!(code(&server.ask("PUT", "/plain", &[], "").await), "200");
     assert_eq!(server.ask("PUT", "/plain", &[LOCK], "").await.code(), "BucketAlreadyOwnedByYou");
+}
+
+/// Buckets that are prefixes of one container keep versions together. Whoever may set up one of
+/// them takes none away that another one holds.
+#[tokio::test]
+async fn no_bucket_beside_it_suspends_what_a_lock_takes() {
+    let dir = Dir::new();
+    let mut told = options(&dir);
+    let below = |name: &str, prefix: &str| BucketOptions {
+        name: name.into(),
+        backend: told.backends[0].name.clone(),
+        container: Some("safe".into()),
+        prefix: prefix.into(),
+        ..Default::default()
+    };
+    told.buckets = vec![below("team", "team/"), below("other", "other/")];
+    let suspend = "<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>";
+    let server = Server::start_with(dir, told).await;
+    // What was there before versions were kept would be replaced for good.
+    assert_eq!(code(&server.ask("PUT", "/safe", &[], "").await), "200");
+    server.put("/team/k", b"kept").await;
+    let keep = suspend.replace("Suspended", "Enabled");
+    assert_eq!(server.ask("PUT", "/other?versioning", &[], &keep).await.status, 200);
+    assert_eq!(server.ask("PUT", "/other?versioning", &[], suspend).await.status, 200);
+    assert_eq!(server.ask("PUT", "/other?versioning", &[], &keep).await.status, 200);
+    let lock = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>\
+                </ObjectLockConfiguration>";
+    assert_eq!(server.ask("PUT", "/safe?object-lock", &[], lock).await.status, 200);
+    assert_eq!(
+        server.retain("/safe/team/k?versionId=null", "COMPLIANCE", UNTIL, false).await,
+        "200"
+    );
+    for bucket in ["safe", "team", "other"] {
+        let path = format!("/{bucket}?versioning");
+        let suspended = server.ask("PUT", &path, &[], suspend).await;
+        assert_eq!(suspended.code(), "InvalidBucketState", "{bucket}");
+        assert!(server.get(&path).await.text().contains("Enabled"), "{bucket}");
+    }
+    server.put("/team/k", b"other").await;
+    assert_eq!(server.get("/safe/team/k?versionId=null").await.body, b"kept");
 }
 
 const WRITER: &str = "WRITER";
