@@ -236,6 +236,36 @@ fn serve_says_when_it_is_ready_and_drains_on_a_signal() {
     }
 }
 
+/// Whoever moved the log away takes it for closed.
+#[test]
+fn a_log_that_cannot_be_opened_again_is_told() {
+    let dir = Dir::new();
+    let (logs, moved) = (dir.0.join("logs"), dir.0.join("moved"));
+    std::fs::create_dir(&logs).unwrap();
+    let mut served = Served::start(&dir, |command| {
+        command.args(["--anonymous", "--access-log"]).arg(logs.join("access"));
+    });
+    std::fs::rename(&logs, &moved).unwrap();
+    let pid = served.child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    let mut stderr = BufReader::new(served.child.stderr.take().unwrap());
+    let (teller, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        teller.send(line).ok();
+    });
+    // A line would come at once; a gateway that says nothing is not waited for without end.
+    let line = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap_or_default();
+    assert!(served.ask("/lake").contains("NoSuchBucket"));
+    assert_eq!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().code(), Some(0));
+    served.child.wait().unwrap();
+    let path = logs.join("access").display().to_string();
+    assert!(line.contains(&path) && line.contains("access_log names a file"), "{line:?}");
+    assert!(line.contains("the file that was open"), "{line:?}");
+    assert!(std::fs::read_to_string(moved.join("access")).unwrap().contains("NoSuchBucket"));
+}
+
 #[test]
 fn serve_tells_once_that_it_can_accept_no_more_and_counts_on() {
     let dir = Dir::new();

@@ -130,7 +130,7 @@ impl AccessLog {
         let (sender, receiver) = sync_channel(QUEUE_LINES);
         let writer = std::thread::Builder::new()
             .name("penstock-log".to_string())
-            .spawn(move || write_all(&receiver, &target, sink, &telemetry))
+            .spawn(move || write_all(&receiver, (setting, &target), sink, &telemetry))
             .map_err(|cause| {
                 Error::new(Kind::Exhausted, "the thread of a log cannot be started")
                     .with_source(cause)
@@ -274,7 +274,7 @@ fn unopened(path: &Path, cause: std::io::Error) -> Error {
 /// Until every sender is gone.
 fn write_all(
     receiver: &Receiver<Message>,
-    target: &Target,
+    (setting, target): (&'static str, &Target),
     mut sink: Sink<File>,
     telemetry: &Telemetry,
 ) {
@@ -298,9 +298,15 @@ fn write_all(
             telemetry.log_lost.add(lost);
         }
         batch.clear();
-        if must_reopen && let Ok(opened) = open_sink(target) {
-            // Where it cannot be opened the old file goes on, which is better than none.
-            sink = opened;
+        if must_reopen {
+            match open_sink(target) {
+                Ok(opened) => sink = opened,
+                // The old file goes on, which is better than none; whoever moved it must know.
+                Err(error) => {
+                    let error = named(setting, error);
+                    eprintln!("penstock: {error}; lines go on into the file that was open");
+                }
+            }
         }
     }
 }
