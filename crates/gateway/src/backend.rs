@@ -47,7 +47,7 @@ fn open_account(
             }
             Ok(Arc::new(S3Account::new(http, scheme, &options)?))
         }
-        "file" => Ok(Arc::new(Directory::open(Path::new(rest))?)),
+        "file" => Ok(Arc::new(Directory::open(Path::new(rest), is_written(backend, buckets))?)),
         // Elsewhere the containers of named buckets have to be there; here nothing ever is.
         "mem" => {
             let own = buckets.iter().filter(|bucket| bucket.backend == backend.name);
@@ -55,6 +55,12 @@ fn open_account(
         }
         other => Err(unknown_scheme(other)),
     }
+}
+
+/// Whether any bucket of a back end may be written to, or made there.
+fn is_written(backend: &BackendOptions, buckets: &[BucketOptions]) -> bool {
+    let mut own = buckets.iter().filter(|bucket| bucket.backend == backend.name);
+    !backend.is_read_only && (backend.is_dynamic || own.any(|bucket| !bucket.is_read_only))
 }
 
 /// Names of options that were given for this back end and that nothing there looks at.

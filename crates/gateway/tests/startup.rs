@@ -6,7 +6,7 @@ mod common;
 
 use common::{Dir, Server, options, options_over, serve_settings};
 use penstock_base::{Error, Kind, Secret, ServeSettings};
-use penstock_gateway::{BackendOptions, Gateway, KeyPair, Options};
+use penstock_gateway::{BackendOptions, BucketOptions, Gateway, KeyPair, Options};
 use std::path::PathBuf;
 
 fn at(dir: PathBuf) -> Options {
@@ -44,6 +44,28 @@ async fn a_directory_that_cannot_be_served_is_named() {
     let locked = refused(at("/proc".into())).await;
     assert_eq!(locked.kind(), Kind::Denied);
     assert!(locked.to_string().contains("not writable"), "{locked}");
+    assert!(locked.to_string().contains("read_only"), "{locked}");
+}
+
+/// Nothing is written to a back end that is read-only, or all of whose buckets are.
+#[tokio::test]
+async fn a_directory_that_is_only_read_need_not_be_writable() {
+    let proc = || BackendOptions::directory("/proc".as_ref());
+    let bucket = |is_read_only| BucketOptions {
+        name: "process".into(),
+        backend: "dir".into(),
+        container: Some("self".into()),
+        is_read_only,
+        ..Default::default()
+    };
+    let closed = BackendOptions { is_read_only: true, ..proc() };
+    Gateway::bind(options_over(closed)).await.unwrap();
+    let fixed = |is_read_only| Options {
+        buckets: vec![bucket(is_read_only)],
+        ..options_over(BackendOptions { is_dynamic: false, ..proc() })
+    };
+    Gateway::bind(fixed(true)).await.unwrap();
+    assert_eq!(refused(fixed(false)).await.kind(), Kind::Denied);
 }
 
 #[tokio::test]

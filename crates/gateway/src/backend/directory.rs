@@ -23,11 +23,11 @@ pub struct Directory {
 const CHANGE_AGE: Duration = Duration::from_secs(1);
 
 impl Directory {
-    /// Serves an existing, writable directory.
+    /// Serves an existing directory, which must be writable where it `is_written` to.
     ///
     /// # Errors
     /// `NotFound`, `Invalid` (no directory) or `Denied`, with what to do.
-    pub fn open(dir: &Path) -> Result<Self> {
+    pub fn open(dir: &Path, is_written: bool) -> Result<Self> {
         let shown = dir.display();
         let about = std::fs::metadata(dir).map_err(|cause| match cause.kind() {
             ErrorKind::NotFound => {
@@ -44,13 +44,9 @@ impl Directory {
             return Err(Error::new(Kind::Invalid, format!("{shown} is not a directory"))
                 .with_hint("--dir takes the directory whose subdirectories are the buckets"));
         }
-        let probe = dir.join(format!(".penstock-probe-{}", std::process::id()));
-        let written = std::fs::File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
-        written.map_err(|cause| {
-            Error::new(Kind::Denied, format!("{shown} is not writable"))
-                .with_source(cause)
-                .with_hint("Give this user write permission on it, or serve another directory")
-        })?;
+        if is_written {
+            check_writable(dir)?;
+        }
         LocalStore::end_removals(dir, None)?;
         let (open, settled) = (Mutex::default(), Mutex::default());
         Ok(Directory { dir: dir.to_path_buf(), open, settled })
@@ -159,6 +155,21 @@ impl Account for Directory {
         self.lock().remove(container);
         Ok(())
     }
+}
+
+/// # Errors
+/// `Denied`, with what to do.
+fn check_writable(dir: &Path) -> Result<()> {
+    let probe = dir.join(format!(".penstock-probe-{}", std::process::id()));
+    let written = std::fs::File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
+    written.map_err(|cause| {
+        Error::new(Kind::Denied, format!("{} is not writable", dir.display()))
+            .with_source(cause)
+            .with_hint(
+                "Give this user write permission on it, serve another directory, or set read_only \
+                 on its [[backend]] to serve what is there",
+            )
+    })
 }
 
 fn io_error(cause: &std::io::Error) -> Error {
