@@ -175,7 +175,13 @@ impl Reader<'_> {
                 "dynamic" => backend.is_dynamic = flag(item, name, line)?,
                 "read_only" => backend.is_read_only = flag(item, name, line)?,
                 "encrypted_at_rest" => backend.is_encrypted = Some(flag(item, name, line)?),
-                name => backend.options.push(self.store_option(name, item, line)?),
+                name => {
+                    let (option, value) = self.store_option(name, item, line)?;
+                    let is_it = |given: &(String, Secret)| given.0.eq_ignore_ascii_case(&option);
+                    let is_new = !backend.options.iter().any(is_it);
+                    given_once(is_new, &option, line)?;
+                    backend.options.push((option, value));
+                }
             }
         }
         require(!backend.name.is_empty(), "a [[backend]] has no `name`")?;
@@ -225,6 +231,9 @@ impl Reader<'_> {
         for (name, item) in section {
             let line = self.line(section, name);
             let text = || string(item, name, line);
+            if name.starts_with("secret_key") {
+                given_once(pair.secret_key.is_empty(), "secret_key", line)?;
+            }
             match name {
                 "access_key" => pair.access_key = text()?,
                 "secret_key" => pair.secret_key = Secret::new(text()?),
@@ -349,8 +358,21 @@ fn require(holds: bool, why: &str) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::new(Kind::Invalid, why)) }
 }
 
+/// Of two ways to say one thing none is passed over: which one was meant nobody here knows.
+fn given_once(is_new: bool, name: &str, line: usize) -> Result<()> {
+    let why = format!("`{name}` is given twice, the second time in line {line}");
+    require(is_new, &why).map_err(|error| {
+        error.with_hint(format!("Give one of `{name}`, `{name}_file` and `{name}_env`"))
+    })
+}
+
 fn unknown<'a>(name: &str, line: usize, known: impl Iterator<Item = &'a str>) -> Error {
     let error = Error::new(Kind::Invalid, format!("unknown key `{name}` in line {line}"));
+    let settings = TABLE.iter().chain(SERVE_TABLE).map(|row| row.name);
+    if settings.chain(SERVE_KEYS.iter().copied()).any(|setting| setting == name) {
+        let hint = "It is a setting: these stand at the top of the file, above the first [[...]]";
+        return error.with_hint(hint);
+    }
     match nearest(name, known) {
         Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
         None => error.with_hint("`penstock reference` lists settings and store options"),

@@ -92,6 +92,16 @@ fn slips_are_told_with_line_and_nearest_name() {
             vec!["line 4", "`public_requests_per_second`"],
         ),
         ("requests_mx = 3", vec!["`requests_max`"]),
+        ("[[backend]]\nname = \"a\"\nlisten = \":9\"", vec!["`listen` in line 3", "at the top"]),
+        ("[[key]]\nanonymous = true", vec!["`anonymous` in line 2", "at the top"]),
+        (
+            "[[key]]\nsecret_key_env = \"A\"\nsecret_key_file = \"/b\"",
+            vec!["`secret_key` is given twice", "in line 3", "`secret_key_env`"],
+        ),
+        (
+            "[[backend]]\nname = \"a\"\naccount_key_env = \"A\"\naccount_key = \"b\"",
+            vec!["`account_key` is given twice", "in line 4"],
+        ),
         ("anonymous = 1", vec!["takes true or false"]),
         ("listen = ", vec!["no TOML"]),
         ("backnd = 1", vec!["`backend`"]),
