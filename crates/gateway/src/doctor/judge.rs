@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime};
 const SKEW_REFUSED: Duration = Duration::from_secs(15 * 60);
 /// Difference that is told, since it may be on its way there; times of objects are whole seconds.
 const SKEW_TOLD: Duration = Duration::from_secs(30);
+/// What some editors begin a file with.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Secrets shorter than this can be guessed.
 const SECRET_LENGTH_MIN: usize = 16;
 
@@ -120,7 +122,19 @@ fn key(pair: &KeyPair) -> Finding {
         let what = "may do nothing anywhere";
         return Finding::warning(&subject, what, "Name its `buckets` and `rights`");
     }
-    if pair.secret_key.reveal().len() < SECRET_LENGTH_MIN {
+    if pair.access_key.contains(['/', ',']) {
+        let what = "cannot sign by version 4: `/` and `,` end its name in a signature";
+        let finding = Finding::warning(&subject, what, "Give it a name without them");
+        return Finding { level: Level::Problem, kind: Some(Kind::Invalid), ..finding };
+    }
+    let secret = pair.secret_key.reveal();
+    if secret != secret.trim_matches(|it: char| it.is_whitespace() || it == BYTE_ORDER_MARK) {
+        let what = "has a secret with white space, or a byte order mark, at its ends";
+        let cure = "Take it away where the secret is kept, unless clients have it too: of a \
+                    variable the end of a line is not taken away";
+        return Finding::warning(&subject, what, cure);
+    }
+    if secret.len() < SECRET_LENGTH_MIN {
         let what = "has a short secret, which can be guessed";
         return Finding::warning(&subject, what, "Make one: openssl rand -base64 30");
     }
@@ -229,6 +243,15 @@ mod tests {
         assert_eq!(weak.level, Level::Warning);
         assert!(!format!("{weak:?}").contains("hunter2"));
         assert_eq!(key(&KeyPair::new("A", Secret::new("x".repeat(20)))).level, Level::Good);
+        for (before, after) in [("\u{feff}", ""), (" ", ""), ("", "\n")] {
+            let odd = format!("{before}{}{after}", "x".repeat(20));
+            let odd = key(&KeyPair::new("A", Secret::new(odd)));
+            assert!(odd.level == Level::Warning && odd.what.contains("white space"), "{odd:?}");
+        }
+        for name in ["a/b", "a,b"] {
+            let odd = key(&KeyPair::new(name, Secret::new("x".repeat(20))));
+            assert!(odd.level == Level::Problem && odd.what.contains("version 4"), "{odd:?}");
+        }
         let serve = |listen: &str, cert: &str| ServeSettings {
             listen: listen.to_string(),
             tls_cert_file: cert.to_string(),
