@@ -81,8 +81,16 @@ fn an_import_that_fails_or_was_killed_leaves_nothing() {
     left("jj.wal.import");
     fine(&["rm", &device, "--db", "jj"]);
     assert_eq!(fine(&["ls", &device]), "");
-    left("jj.wal.import");
+    left("jj.wal");
+    let error = refused(&["import", &device, &db, "--db", "jj"]);
+    assert!(error.contains("there is a file jj.wal already"), "nobody knows whose: {error}");
+    // That of an import that was killed between its two last steps.
+    left("jj.import");
     std::fs::remove_file(format!("{db}.wal")).unwrap();
+    fine(&["import", &device, &db, "--db", "jj"]);
+    assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
+    fine(&["rm", &device, "--db", "jj"]);
+    left("jj.wal.import");
     fine(&["import", &device, &db, "--db", "jj"]);
     assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
 }
