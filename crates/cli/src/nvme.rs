@@ -238,6 +238,11 @@ fn import(target: &Target, copy: &NvmeCopy) -> Result<()> {
     let mut endings = endings(|ending| beside(path, ending).exists());
     let taken: Vec<String> =
         std::iter::once("").chain(ENDINGS).map(|it| copy.db.clone() + it).collect();
+    let names: Vec<String> = taken.iter().map(|name| name.clone() + IMPORT_ENDING).collect();
+    if !volume.exists(&copy.db) && volume.exists(&names[0]) {
+        // An import was killed when its log had its name and its database not yet.
+        remove_all(&volume, &taken)?;
+    }
     if let Some(name) = taken.iter().find(|name| volume.exists(name)) {
         let device = target.name();
         let hint = format!(
@@ -251,7 +256,6 @@ fn import(target: &Target, copy: &NvmeCopy) -> Result<()> {
             .with_hint(hint));
     }
     endings.reverse();
-    let names: Vec<String> = taken.iter().map(|name| name.clone() + IMPORT_ENDING).collect();
     // What an import that was killed has left, a log too that this one has not.
     remove_all(&volume, &names)?;
     let copied = endings.iter().try_for_each(|ending| {

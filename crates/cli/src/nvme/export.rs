@@ -5,6 +5,7 @@ use super::copying::Copying;
 use super::{Target, beside, endings, local};
 use crate::args::NvmeCopy;
 use penstock_base::Result;
+use penstock_device::address::ENDINGS;
 use penstock_device::volume::{Lock, OpenFileOptions, Volume};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -39,9 +40,11 @@ pub(super) fn export(target: &Target, copy: &NvmeCopy) -> Result<()> {
     let mut endings = endings(|ending| volume.exists(&format!("{}{ending}", copy.db)));
     endings.reverse();
     let targets: Vec<PathBuf> = endings.iter().map(|it| beside(&copy.file, it)).collect();
-    // Before anything is copied; who takes a name later finds that out at the end.
-    if let Some(taken) = targets.iter().find(|path| path.symlink_metadata().is_ok()) {
-        return Err(local(Errno::EXIST.into(), OPERATION, taken));
+    // Before anything is copied; who takes a name later finds that out at the end. Names that are
+    // not written to count too: DuckDB would replay the log of another database.
+    let mut names = std::iter::once("").chain(ENDINGS).map(|it| beside(&copy.file, it));
+    if let Some(taken) = names.find(|path| path.symlink_metadata().is_ok()) {
+        return Err(local(Errno::EXIST.into(), OPERATION, &taken));
     }
     let copying = Copying::new(OPERATION)?;
     let mut made = Made::default();

@@ -81,8 +81,16 @@ fn an_import_that_fails_or_was_killed_leaves_nothing() {
     left("jj.wal.import");
     fine(&["rm", &device, "--db", "jj"]);
     assert_eq!(fine(&["ls", &device]), "");
-    left("jj.wal.import");
+    left("jj.wal");
+    let error = refused(&["import", &device, &db, "--db", "jj"]);
+    assert!(error.contains("there is a file jj.wal already"), "nobody knows whose: {error}");
+    // That of an import that was killed between its two last steps.
+    left("jj.import");
     std::fs::remove_file(format!("{db}.wal")).unwrap();
+    fine(&["import", &device, &db, "--db", "jj"]);
+    assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
+    fine(&["rm", &device, "--db", "jj"]);
+    left("jj.wal.import");
     fine(&["import", &device, &db, "--db", "jj"]);
     assert_eq!(fine(&["ls", &device]), format!("{length:>14}  jj\n"));
 }
@@ -112,6 +120,26 @@ fn an_export_that_was_killed_leaves_no_database() {
     fine(&["export", &device, &back, "--db", "jj"]);
     assert!(std::fs::read(&back).unwrap() == bytes);
     assert!(std::fs::read(format!("{back}.wal")).unwrap() == log);
+}
+
+/// DuckDB would replay it, though the database has none.
+#[test]
+fn a_database_is_not_exported_beside_the_log_of_another() {
+    let dir = Dir::new();
+    let (device, db, back) = (dir.path("disk"), dir.path("jj.db"), dir.path("back.db"));
+    fine(&["format", &device, "--size", "8MiB"]);
+    database(&db, 300_000, 1);
+    fine(&["import", &device, &db, "--db", "jj"]);
+    for ending in [".wal", ".wal.checkpoint", ".wal.recovery"] {
+        let log = format!("{back}{ending}");
+        std::fs::write(&log, "of another").unwrap();
+        let error = refused(&["export", &device, &back, "--db", "jj"]);
+        assert!(error.contains(&log) && error.contains("remove this one"), "{error}");
+        assert!(!Path::new(&back).exists(), "{ending}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "of another");
+        std::fs::remove_file(&log).unwrap();
+    }
+    fine(&["export", &device, &back, "--db", "jj"]);
 }
 
 #[test]

@@ -173,6 +173,15 @@ fn write_label(port: &Port, label: &Label) -> Result<()> {
     Ok(())
 }
 
+/// The error of a write to a slot. What is forgotten gives a full file system, or a thin volume,
+/// under the device nothing back: a slot keeps its room. So this must not read as if it did.
+fn refused(error: Error) -> io::Error {
+    match error.kind() {
+        Kind::Exhausted => io::Error::other(error),
+        _ => io_error(error),
+    }
+}
+
 /// Memory that the device takes as it is.
 fn memory(port: &Port, bytes: u64) -> AlignedBuffer {
     let alignment = port.geometry().buffer_alignment_bytes.max(PAGE_BYTES as u32);
@@ -336,7 +345,7 @@ impl Medium for Region {
         // From here on it is given back when it is dropped.
         let file = SlotFile { core: self.0.clone(), slot, head };
         let page = head.encode(self.0.label.id);
-        write_at(&self.0.port, file.offset(0), &[&page]).map_err(io_error)?;
+        write_at(&self.0.port, file.offset(0), &[&page]).map_err(refused)?;
         Ok(Arc::new(file))
     }
 
@@ -435,7 +444,7 @@ impl BlockFile for SlotFile {
         let (body, rest) = block.split_at(block.len() / PAGE_BYTES as usize * PAGE_BYTES as usize);
         let mut tail = memory(port, pages(rest.len() as u64));
         tail[..rest.len()].copy_from_slice(rest);
-        write_at(port, self.offset(at), &[&head, body, &tail]).map_err(io_error)?;
+        write_at(port, self.offset(at), &[&head, body, &tail]).map_err(refused)?;
         Ok(spot)
     }
 
@@ -448,9 +457,9 @@ impl BlockFile for SlotFile {
         };
         let mut padded = memory(port, pages(directory.len() as u64));
         padded[..directory.len()].copy_from_slice(directory);
-        write_at(port, self.offset(end), &[&padded]).map_err(io_error)?;
+        write_at(port, self.offset(end), &[&padded]).map_err(refused)?;
         let page = trailer.encode(self.head.mark);
-        write_at(port, self.offset(label.slot_bytes - PAGE_BYTES), &[&page]).map_err(io_error)?;
+        write_at(port, self.offset(label.slot_bytes - PAGE_BYTES), &[&page]).map_err(refused)?;
         Ok(label.slot_bytes)
     }
 

@@ -451,6 +451,30 @@ fn a_device_that_fails_costs_no_read() {
     }
 }
 
+/// The file of a cache has holes, and others may fill the file system below it.
+#[test]
+fn a_full_device_keeps_what_is_cached() {
+    let device = model(512, Image::default());
+    let cache = lay_out(&device);
+    // Five slots, of which the last is open.
+    (0..20).for_each(|at| offer(&cache, 1, 0, at * 60_000, 60_000));
+    cache.flush();
+    let kept = check(&cache, 1, 0);
+    assert_eq!(kept, 20 * 60_000);
+    let now = device.command_count();
+    device.fail(now..u64::MAX, Failure::Full);
+    (0..8).for_each(|at| offer(&cache, 2, 0, at * 60_000, 60_000));
+    cache.flush();
+    assert_eq!(cache.holdings().counts.failed_blocks, 8);
+    assert_eq!([1, 2].map(|name| check(&cache, name, 0)), [kept, 0]);
+    // There is room again, for the rest of the device too.
+    device.fail(0..0, Failure::Full);
+    (0..20).for_each(|at| offer(&cache, 2, 0, at * 60_000, 60_000));
+    cache.flush();
+    drop(cache);
+    assert_eq!([1, 2].map(|name| check(&hold(&device), name, 0)), [kept; 2]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
