@@ -2,7 +2,7 @@
 //! counters. Holds things together; decides nothing.
 
 use crate::budget::{Budget, Pressable};
-use crate::cache::{DiskSlot, MemoryCache};
+use crate::cache::{DiskSlot, HostVersions, MemoryCache};
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
@@ -52,6 +52,7 @@ pub struct Engine {
     pub(crate) kept_listings: KeptListings,
     pub(crate) scanned: Scanned,
     pub(crate) delivered: Delivered,
+    pub(crate) host_versions: HostVersions,
     pub(crate) range_support: RangeSupport,
     pub(crate) observer: Arc<EngineObserver>,
     pub(crate) random: Arc<dyn Random>,
@@ -129,6 +130,7 @@ impl Engine {
             listings: Listings::default(),
             scanned: Scanned::default(),
             delivered: Delivered::default(),
+            host_versions: HostVersions::default(),
             range_support: RangeSupport::default(),
             kept_listings: KeptListings::new(limits.metadata_cache_entries),
             observer,

@@ -91,6 +91,26 @@ async fn what_is_fetched_ahead_of_a_newer_version_is_not_mixed_into_an_older_one
     assert_eq!(error.kind(), Kind::Conflict, "{error}");
 }
 
+/// The host's cache compares versions when an object is opened, and at no read.
+#[tokio::test(start_paused = true)]
+async fn one_version_at_a_time_is_the_hosts_to_keep() {
+    let bench =
+        Bench::with(Scripted::remote(Duration::from_millis(10)), &[("cache_validation", "query")]);
+    let host = Known { host_keeps: true, ..Known::NOTHING };
+    let at = bench.at("a.bin");
+    bench.store.place("a.bin", pattern(1000)).await;
+    let (first, second) = (bench.query(), bench.query());
+    let old = first.open(&at, &host).await.unwrap();
+    assert!(old.may_be_kept());
+    bench.store.place("a.bin", pattern(2000)).await;
+    let new = second.open(&at, &host).await.unwrap();
+    assert!(!new.may_be_kept(), "others put bytes of the old version there");
+    assert!(first.open(&at, &host).await.unwrap().may_be_kept());
+    drop(old);
+    assert!(!new.may_be_kept(), "what it was told when it was opened holds");
+    assert!(second.open(&at, &host).await.unwrap().may_be_kept());
+}
+
 /// A page that is made anew for each request, always of one length: nothing tells its versions
 /// apart, so each query fetches it, once.
 #[tokio::test(start_paused = true)]

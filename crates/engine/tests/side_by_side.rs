@@ -241,6 +241,8 @@ async fn scans_whose_host_keeps_nothing_share_what_is_ahead_of_them() {
     let (sent, wasted) = file.outcome();
     let size = file.data.len() as u64;
     assert!(wasted * 10 <= sent && sent <= size + size / 10, "{wasted} of {sent} in vain");
+    let asked = file.bench.engine.metrics().get(Metric::ReadAheadBytes);
+    assert!(asked <= sent, "{asked} bytes asked for ahead, where {sent} came in all");
     assert!(took.iter().all(|took| *took <= alone + LATENCY), "{took:?}, alone {alone:?}");
     file.nothing_is_left().await;
 }

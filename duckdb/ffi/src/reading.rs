@@ -15,6 +15,9 @@ use std::time::{Duration, UNIX_EPOCH};
 pub struct PsReader {
     reader: Reader,
     etag: String,
+    /// The host's cache is not to keep its bytes: it would not tell them from those of another
+    /// version. It keeps nothing where it knows neither tag nor time.
+    is_untold: bool,
 }
 
 /// What the caller knows of an object before opening it.
@@ -86,8 +89,10 @@ pub unsafe extern "C" fn ps_open_read(
                 None => Known::default(),
             };
             let reader = query.block_on(query.open(&at, &known))?;
-            let etag = reader.meta().etag.as_ref().map_or_else(String::new, |etag| etag.0.clone());
-            give(out, PsReader { reader, etag })
+            let is_untold = known.host_keeps && !reader.may_be_kept();
+            let etag = reader.meta().etag.as_ref().filter(|_| !is_untold);
+            let etag = etag.map_or_else(String::new, |etag| etag.0.clone());
+            give(out, PsReader { reader, etag, is_untold })
         })
     }
     .is_some()
@@ -163,7 +168,7 @@ pub unsafe extern "C" fn ps_reader_meta(reader: *const PsReader, out: *mut PsMet
     if out.is_null() {
         return;
     }
-    let modified = reader.reader.meta().modified;
+    let modified = reader.reader.meta().modified.filter(|_| !reader.is_untold);
     let meta = PsMeta {
         size_bytes: reader.reader.size_bytes(),
         has_modified: modified.is_some(),

@@ -30,7 +30,7 @@ pub(crate) use changes::NOTING_MAX;
 pub(crate) use disk::DiskCache;
 pub use holdings::CacheEntry;
 pub(crate) use home::Home;
-pub(crate) use host::HostCache;
+pub(crate) use host::{HostCache, HostVersions, IsKept};
 pub(crate) use memory::MemoryCache;
 pub(crate) use object::{CachedBlock, CachedObject, name_in_cache};
 pub(crate) use piece::Piece;

@@ -13,7 +13,7 @@ use crate::read::ready::copy_held;
 use crate::read::room::Room;
 use crate::read::spare::SpareSlot;
 use crate::read::version::Version;
-use penstock_base::{ByteRange, Metric, Result};
+use penstock_base::{ByteRange, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::watch;
@@ -297,7 +297,6 @@ async fn fetch_bytes(
     {
         return Ok(bytes);
     }
-    query.scope.count(Metric::ReadAheadBytes, range.len());
     let cached = cached.as_ref();
     let (progress, debts) = (Some(progress), Some(debts));
     let wanted = Wanted { query, at, version, cached, meta: None, progress, debts };

@@ -21,8 +21,9 @@ pub(super) struct Debt {
 }
 
 impl Debt {
-    /// Nothing has come yet.
+    /// They are asked for; nothing has come yet.
     pub fn new(range: ByteRange, scope: &Arc<Scope>) -> Arc<Self> {
+        scope.count(Metric::ReadAheadBytes, range.len());
         let (come_bytes, used) = Default::default();
         Arc::new(Debt { range, come_bytes, used, scope: Arc::clone(scope) })
     }

@@ -197,7 +197,8 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
         .map(|place| query.neighbours.known(place))
         .filter(|place| place.is_of(&Version::of(&opened.meta)))
         .or_else(|| query.neighbours.alone(at, &opened.meta));
-    opened.reader(query, at, place).await
+    let reader = opened.reader(query, at, place).await?;
+    Ok(if known.host_keeps { reader.behind_host(query) } else { reader })
 }
 
 /// What this query knows of an object that it opens.

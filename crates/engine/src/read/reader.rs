@@ -3,7 +3,7 @@
 mod opening;
 mod whole;
 
-use crate::cache::CachedObject;
+use crate::cache::{CachedObject, IsKept};
 use crate::location::Location;
 use crate::metadata::Validity;
 use crate::pace::policy::Policy;
@@ -60,6 +60,8 @@ pub struct Reader {
     place: Option<Place>,
     /// Of an object that comes whole.
     whole: Option<WholeReader>,
+    /// The host may keep bytes of this version, until this reader is gone.
+    is_kept: Option<Arc<IsKept>>,
 }
 
 impl Reader {
@@ -86,6 +88,7 @@ impl Reader {
             tail_first: tail_first(&at.key),
             place,
             whole: None,
+            is_kept: None,
         }
     }
 

@@ -12,6 +12,18 @@ use penstock_base::{ByteRange, Result};
 use std::sync::Arc;
 
 impl Reader {
+    /// The host's cache stands between whoever reads this and us.
+    pub(in crate::read) fn behind_host(self, query: &QueryCore) -> Self {
+        let is_kept = query.engine.host_versions.opened(self.at.url(), &self.version);
+        Reader { is_kept, ..self }
+    }
+
+    /// Whether the host's cache may keep its bytes, of an object that was said to be kept there
+    /// ([`crate::Known::host_keeps`]): not where others still read another version through it.
+    pub fn may_be_kept(&self) -> bool {
+        self.is_kept.is_some()
+    }
+
     /// Fetches and keeps the bytes that whoever opens the object reads first.
     pub(crate) async fn fetch_opening(
         &self,

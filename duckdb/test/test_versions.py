@@ -1,0 +1,58 @@
+"""DuckDB's external file cache between statements that read an object while it is replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from harness import Fake, connect, scanner
+
+ROWS = 400_000
+
+
+def place(store: Fake, url: str, version: int) -> None:
+    """Another process writes a version: as long as the others, one value in all of its rows."""
+    writer = connect()
+    writer.execute(f"CREATE SECRET s ({store.secret})")
+    writer.execute(
+        f"COPY (SELECT {version} + 1000 AS v, md5((i * {version})::VARCHAR) AS s "
+        f"FROM range({ROWS}) t(i)) TO '{url}' "
+        "(FORMAT parquet, ROW_GROUP_SIZE 20480, COMPRESSION uncompressed)"
+    )
+    writer.close()
+
+
+def rest(rows: duckdb.DuckDBPyConnection) -> set[int]:
+    """The values in the rows of an open result."""
+    seen: set[int] = set()
+    while many := rows.fetchmany(20_000):
+        seen |= {row[0] for row in many}
+    return seen
+
+
+@pytest.mark.parametrize("columns", ["v", "v, s"])
+def test_versions_do_not_mix_in_duckdbs_cache(store: Fake, columns: str, tmp_path: Path) -> None:
+    """A result that is open reads on of the old version, beside and after a statement that has
+    read the new one, and what comes later sees the new one alone."""
+    url = store.url("versions/t.parquet")
+    place(store, url, 1)
+    con = scanner(store)
+    con.execute(f"SET GLOBAL penstock_cache_dir = '{tmp_path}'")
+    con.execute("SET GLOBAL penstock_cache_validation = 'query'")
+    # All of the old version is on the disk, and none of it in DuckDB's cache.
+    con.execute("SET GLOBAL enable_external_file_cache = false")
+    con.execute(f"SELECT max(v), max(s) FROM '{url}'")
+    con.execute("SET GLOBAL enable_external_file_cache = true")
+    old = con.cursor().execute(f"SELECT {columns} FROM '{url}'")
+    assert old.fetchmany(10)
+    place(store, url, 2)
+    new = f"SELECT min(v), max(v), count(*), count(DISTINCT s) FROM '{url}'"
+    expected = (1002, 1002, ROWS, ROWS)
+    assert con.cursor().execute(new).fetchone() == expected
+    assert rest(old) == {1001}
+    assert con.cursor().execute(new).fetchone() == expected
+    # Once nobody reads the old version any more, DuckDB's cache keeps the new one.
+    store.reset()
+    assert con.cursor().execute(new).fetchone() == expected
+    assert all(request["method"] == "HEAD" for request in store.requests())
