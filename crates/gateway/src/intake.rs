@@ -16,13 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const READ_BYTES_MAX: usize = 256 << 10;
 /// Fewest that are worth a call, however many connections there are.
 const READ_BYTES_MIN: usize = 16 << 10;
-/// Connections that share nothing yet.
+/// Connections that share nothing yet, and those that do not on their way to directories either.
 const CONNECTIONS_FEW: u64 = 16;
+const CONNECTIONS_FEWEST: u64 = 4;
 /// What one read of each of more connections takes together on the way to other servers.
 const GIVEN_ON_BYTES_ALL: u64 = 16 << 20;
 const GIVEN_ON_AMONG_MANY_BYTES: usize = 128 << 10;
 /// The same on the way to directories.
 const NEAR_BYTES_ALL: u64 = 2 << 20;
+const NEAR_BYTES: usize = 128 << 10;
 const NEAR_AMONG_MANY_BYTES: usize = 32 << 10;
 /// What the HTTP layer holds of all connections together, of an answer that waits to be sent say;
 /// as long as each has the least.
@@ -61,15 +63,17 @@ impl Intake {
 /// buffer of hyper's, which doubles its buffers when one was filled and halves those of which two
 /// reads in turn left more than half.
 fn bytes_each(is_given_on: bool, connections: u64) -> usize {
+    let few = if is_given_on { CONNECTIONS_FEW } else { CONNECTIONS_FEWEST };
+    if connections <= few {
+        return READ_BYTES_MAX;
+    }
     let (all, most) = match (is_given_on, connections > CONNECTIONS_FEW) {
-        (true, false) => return READ_BYTES_MAX,
-        (true, true) => (GIVEN_ON_BYTES_ALL, GIVEN_ON_AMONG_MANY_BYTES),
-        (false, false) => (NEAR_BYTES_ALL, READ_BYTES_MAX),
+        (true, _) => (GIVEN_ON_BYTES_ALL, GIVEN_ON_AMONG_MANY_BYTES),
+        (false, false) => (NEAR_BYTES_ALL, NEAR_BYTES),
         (false, true) => (NEAR_BYTES_ALL, NEAR_AMONG_MANY_BYTES),
     };
-    let share = usize::try_from(all / connections.max(1)).unwrap_or(most);
-    let buffer = 1 << share.clamp(READ_BYTES_MIN, most).ilog2();
-    if buffer == READ_BYTES_MAX { buffer } else { buffer - 1 }
+    let share = usize::try_from(all / connections).unwrap_or(most);
+    (1 << share.clamp(READ_BYTES_MIN, most).ilog2()) - 1
 }
 
 #[cfg(test)]
@@ -82,8 +86,8 @@ mod tests {
         let intake = Intake::default();
         let at = |counts: [u64; 5]| counts.map(|count| intake.bytes_most(count));
         let below = |kib: usize| (kib << 10) - 1;
-        assert_eq!(at([0, 8, 9, 16, 17])[..2], [256 << 10; 2]);
-        assert_eq!(at([0, 8, 9, 16, 17])[2..], [128, 128, 32].map(below));
+        assert_eq!(at([0, 4, 5, 16, 17])[..2], [256 << 10; 2]);
+        assert_eq!(at([0, 4, 5, 16, 17])[2..], [128, 128, 32].map(below));
         assert_eq!(at([64, 65, 128, 129, 1000])[..], [32, 16, 16, 16, 16].map(below));
         intake.is_given_on.store(true, Ordering::Relaxed);
         assert_eq!(at([0, 16, 17, 128, 129])[..2], [256 << 10; 2]);
