@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -109,5 +110,18 @@ def test_unknown_gateways_and_back_ends_are_named(tmp_path: Path) -> None:
 
 
 def test_the_bare_loop_refuses_back_ends_that_want_signatures(tmp_path: Path) -> None:
-    with pytest.raises(GatewayError, match="bare signs nothing, which azurite asks for"):
-        Lane("bare", "azurite", tmp_path).__enter__()
+    with pytest.raises(GatewayError, match="bare signs nothing, which versitygw asks for"):
+        Lane("bare", "versitygw", tmp_path).__enter__()
+
+
+def test_the_bare_loop_is_let_into_azurite_by_a_sas(tmp_path: Path) -> None:
+    def asked(url: str, body: bytes | None = None) -> bytes:
+        method = "GET" if body is None else "PUT"
+        request = urllib.request.Request(url, data=body, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return bytes(answer.read())
+
+    with Lane("bare", "azurite", tmp_path) as server:
+        asked(f"{server.url}/bench", b"")
+        asked(f"{server.url}/bench/key", b"what was put")
+        assert asked(f"{server.url}/bench/key") == b"what was put"
