@@ -346,26 +346,29 @@ async fn enable(
 /// # Errors
 /// `InvalidBucketState`.
 pub(crate) async fn suspend(buckets: &Buckets, bucket: &Bucket, name: &str) -> S3Result<()> {
-    must_be_free(buckets, name).await?;
+    if let Some(refusal) = lock_at(buckets, name).await? {
+        return Err(bad_state(refusal));
+    }
     versions::keep(bucket, false).await?;
-    if let Err(refusal) = must_be_free(buckets, name).await {
+    if let Some(refusal) = lock_at(buckets, name).await? {
         versions::keep(bucket, true).await?;
-        return Err(refusal);
+        return Err(bad_state(refusal));
     }
     Ok(())
 }
 
-/// That neither the bucket nor another in its container has object lock.
-async fn must_be_free(buckets: &Buckets, name: &str) -> S3Result<()> {
+/// How it is told that the bucket, or another in its container, has object lock; `None` where none
+/// has.
+async fn lock_at(buckets: &Buckets, name: &str) -> S3Result<Option<&'static str>> {
     // The words of S3, which its suites compare.
     let own = "An Object Lock configuration is present on this bucket, so the versioning state \
                cannot be changed.";
     let beside = "An Object Lock configuration is present on another bucket in the container of \
                   this one, so the versioning state cannot be changed.";
     if buckets.notes(name).await?.0.lock.is_some() {
-        return Err(bad_state(own));
+        return Ok(Some(own));
     }
-    if buckets.is_locked_beside(name).await? { Err(bad_state(beside)) } else { Ok(()) }
+    Ok(buckets.is_locked_beside(name).await?.then_some(beside))
 }
 
 /// The bucket of a version whose lock is asked for, and the version's name in the store.
