@@ -14,15 +14,26 @@ constexpr idx_t WINDOW_MAX_BYTES = 8 * 1024 * 1024;
 
 } // namespace
 
-ReadHandle::ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope scope_p, ReaderHandle reader_p)
-    : PenstockHandle(fs, path, flags, true), scope(std::move(scope_p)), reader(std::move(reader_p)) {
-	ps_meta meta;
-	ps_reader_meta(reader.get(), &meta);
-	size = meta.size_bytes;
+ReadHandle::ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope scope_p, ReaderHandle reader_p,
+                       bool is_cached)
+    : PenstockHandle(fs, path, flags, true), scope(std::move(scope_p)), reader(std::move(reader_p)),
+      is_cached(is_cached) {
+	size = ps_reader_size(reader.get());
+}
+
+string ReadHandle::VersionTag() {
+	ps_told told;
+	return ps_reader_version(reader.get(), scope.Current()->handle, is_cached, &told) ? Text(told.etag) : string();
+}
+
+timestamp_t ReadHandle::LastModified() {
+	ps_told told;
+	if (ps_reader_version(reader.get(), scope.Current()->handle, is_cached, &told) && told.has_modified) {
+		return timestamp_t(told.modified_us);
+	}
 	// Unknown lies in the future: DuckDB's file cache then keeps nothing, where it would subtract
 	// the other infinity.
-	modified = meta.has_modified ? timestamp_t(meta.modified_us) : timestamp_t::infinity();
-	etag = Text(meta.etag);
+	return timestamp_t::infinity();
 }
 
 void ReadHandle::ReadAt(void *buffer, idx_t count, idx_t location) {

@@ -74,11 +74,11 @@ int64_t PenstockFileSystem::GetFileSize(FileHandle &handle) {
 }
 
 timestamp_t PenstockFileSystem::GetLastModifiedTime(FileHandle &handle) {
-	return IsReader(handle) ? Reader(handle).modified : timestamp_t::infinity();
+	return IsReader(handle) ? Reader(handle).LastModified() : timestamp_t::infinity();
 }
 
 string PenstockFileSystem::GetVersionTag(FileHandle &handle) {
-	return IsReader(handle) ? Reader(handle).etag : string();
+	return IsReader(handle) ? Reader(handle).VersionTag() : string();
 }
 
 FileType PenstockFileSystem::GetFileType(FileHandle &) {

@@ -7,15 +7,20 @@ namespace penstock {
 
 namespace {
 
-//! Whether DuckDB's external file cache is between whoever opens this and us, as far as can be seen: it passes its mode
-//! on, but for Parquet, which always goes through it.
-bool IsCachedByDuckDB(const string &path, FileOpenFlags &flags, optional_ptr<FileOpener> opener) {
-	if (flags.GetCachingMode() == CachingMode::NO_CACHING && !StringUtil::EndsWith(path, ".parquet")) {
-		return false;
-	}
+bool HasFileCache(optional_ptr<FileOpener> opener) {
 	Value enabled;
 	return opener && LookupSetting(*opener, "enable_external_file_cache", enabled) && !enabled.IsNull() &&
 	       enabled.GetValue<bool>();
+}
+
+//! Whether whoever opens this is likely to read through DuckDB's external file cache: it passes its mode on, but for
+//! Parquet, which always goes through it. The cache itself asks for the version then, and so tells.
+bool LooksCached(const string &path, FileOpenFlags &flags) {
+	if (flags.GetCachingMode() != CachingMode::NO_CACHING) {
+		return true;
+	}
+	auto name = StringUtil::Lower(path.substr(0, path.find('?')));
+	return StringUtil::EndsWith(name, ".parquet") || StringUtil::EndsWith(name, ".pq");
 }
 
 void RefuseUnsupported(const string &path, FlagsArg flags) {
@@ -53,7 +58,8 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, Fi
 	auto options = query->OptionsOf(file.path, opener);
 	Known known(file);
 	auto told = known.Get();
-	told.host_keeps = IsCachedByDuckDB(file.path, flags, opener);
+	auto is_cached = HasFileCache(opener);
+	told.host_keeps = is_cached && LooksCached(file.path, flags);
 	ps_reader *reader = nullptr;
 	ps_error *error = nullptr;
 	if (!ps_open_read(query->handle, Borrow(file.path), options.Data(), options.Count(), &told, &reader,
@@ -64,7 +70,8 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, Fi
 		IsKind(error, ErrorKind::NOT_FOUND);
 		return nullptr;
 	}
-	return make_uniq<ReadHandle>(*this, file.path, flags, std::move(scope), ReaderHandle(reader));
+	return make_uniq<ReadHandle>(*this, file.path, flags, std::move(scope), ReaderHandle(reader),
+	                              is_cached);
 }
 
 unique_ptr<FileHandle> PenstockFileSystem::OpenWrite(const OpenFileInfo &file, FileOpenFlags flags,

@@ -32,22 +32,26 @@ def rest(rows: duckdb.DuckDBPyConnection) -> set[int]:
 
 
 @pytest.mark.parametrize("columns", ["v", "v, s"])
-def test_versions_do_not_mix_in_duckdbs_cache(store: Fake, columns: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["t.parquet", "t.PARQUET", "t.pq", "t.csv", "t"])
+def test_versions_do_not_mix_in_duckdbs_cache(
+    store: Fake, columns: str, name: str, tmp_path: Path
+) -> None:
     """A result that is open reads on of the old version, beside and after a statement that has
     read the new one, and what comes later sees the new one alone."""
-    url = store.url("versions/t.parquet")
+    url = store.url(f"versions/{name}")
     place(store, url, 1)
     con = scanner(store)
     con.execute(f"SET GLOBAL penstock_cache_dir = '{tmp_path}'")
     con.execute("SET GLOBAL penstock_cache_validation = 'query'")
     # All of the old version is on the disk, and none of it in DuckDB's cache.
     con.execute("SET GLOBAL enable_external_file_cache = false")
-    con.execute(f"SELECT max(v), max(s) FROM '{url}'")
+    table = f"read_parquet('{url}')"
+    con.execute(f"SELECT max(v), max(s) FROM {table}")
     con.execute("SET GLOBAL enable_external_file_cache = true")
-    old = con.cursor().execute(f"SELECT {columns} FROM '{url}'")
+    old = con.cursor().execute(f"SELECT {columns} FROM {table}")
     assert old.fetchmany(10)
     place(store, url, 2)
-    new = f"SELECT min(v), max(v), count(*), count(DISTINCT s) FROM '{url}'"
+    new = f"SELECT min(v), max(v), count(*), count(DISTINCT s) FROM {table}"
     expected = (1002, 1002, ROWS, ROWS)
     assert con.cursor().execute(new).fetchone() == expected
     assert rest(old) == {1001}
@@ -56,3 +60,35 @@ def test_versions_do_not_mix_in_duckdbs_cache(store: Fake, columns: str, tmp_pat
     store.reset()
     assert con.cursor().execute(new).fetchone() == expected
     assert all(request["method"] == "HEAD" for request in store.requests())
+
+
+def test_what_duckdb_is_not_told_is_kept_in_our_memory(store: Fake) -> None:
+    """As long as somebody holds an old version open DuckDB keeps nothing of the new one."""
+    url = store.url("versions/held.parquet")
+    place(store, url, 1)
+    con = scanner(store)
+    con.execute("SET GLOBAL penstock_cache_memory_bytes = '200MB'")
+    con.execute("SET GLOBAL penstock_cache_validation = 'query'")
+    old = con.cursor().execute(f"SELECT v, s FROM '{url}'")
+    assert old.fetchmany(10)
+    place(store, url, 2)
+    new = f"SELECT min(v), max(v), count(*), count(DISTINCT s) FROM '{url}'"
+    expected = (1002, 1002, ROWS, ROWS)
+    assert con.cursor().execute(new).fetchone() == expected
+    store.reset()
+    assert con.cursor().execute(new).fetchone() == expected
+    assert sum(request["bytes_out"] for request in store.requests()) == 0
+    assert rest(old) <= {1001}
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.pq", "t"])
+def test_what_duckdb_keeps_is_not_kept_in_our_memory_too(store: Fake, name: str) -> None:
+    """Whatever its name, but for what opening a name without a hint brought."""
+    url = store.url(f"versions/{name}")
+    place(store, url, 1)
+    con = scanner(store)
+    con.execute("SET GLOBAL penstock_cache_memory_bytes = '200MB'")
+    con.execute(f"SELECT count(DISTINCT s), sum(v) FROM read_parquet('{url}')")
+    rows = con.execute("SELECT sum(cached_bytes) FROM penstock_cache() WHERE cache = 'memory'")
+    kept = rows.fetchone()
+    assert kept is not None and (kept[0] or 0) <= (0 if name != "t" else 262_144)

@@ -64,6 +64,38 @@ async fn what_was_read_is_not_fetched_again_by_another_process() {
     assert_eq!(second.store.take_calls(), ["stat a.parquet"]);
 }
 
+/// What is opened ahead and lies on the disk is asked of no store, and does not count as such.
+#[tokio::test]
+async fn files_that_are_opened_ahead_from_the_disk_are_not_asked_for() {
+    let dir = Scratch::new("engine-cache");
+    let data = pattern(200 << 10);
+    let first = bench(&dir, Scripted::remote(Duration::from_millis(10)));
+    let keys: Vec<String> = (0..6).map(|number| format!("t/{number}.parquet")).collect();
+    for key in &keys {
+        first.store.place(key, data.clone()).await;
+    }
+    let open_all = async |bench: &Bench| {
+        let query = bench.query();
+        let found = query.glob(&bench.at("t/*.parquet")).await.unwrap();
+        for entry in &found {
+            let known = Known { meta: entry.meta.clone(), ..Known::NOTHING };
+            let reader = query.open(&bench.at(&entry.key), &known).await.unwrap();
+            let mut end = [0; 8];
+            reader.read_at(&query, &mut end, reader.size_bytes() - 8).await.unwrap();
+            assert_eq!(end, data[data.len() - 8..]);
+        }
+        query
+    };
+    let query = open_all(&first).await;
+    let (ahead, came) = (Metric::ReadAheadBytes, Metric::BytesRead);
+    let count = |query: &Query, metric| query.metrics().get(metric);
+    assert!((1..=count(&query, came)).contains(&count(&query, ahead)));
+    drop(query);
+    let second = restart(&dir, first).await;
+    let query = open_all(&second).await;
+    assert_eq!((count(&query, ahead), count(&query, came)), (0, 0));
+}
+
 /// More than the queue before the disk takes, and more than the memory that there is for it.
 #[tokio::test]
 async fn a_long_read_is_cached_to_its_last_byte() {

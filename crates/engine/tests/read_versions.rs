@@ -101,14 +101,42 @@ async fn one_version_at_a_time_is_the_hosts_to_keep() {
     bench.store.place("a.bin", pattern(1000)).await;
     let (first, second) = (bench.query(), bench.query());
     let old = first.open(&at, &host).await.unwrap();
-    assert!(old.may_be_kept());
     bench.store.place("a.bin", pattern(2000)).await;
     let new = second.open(&at, &host).await.unwrap();
-    assert!(!new.may_be_kept(), "others put bytes of the old version there");
-    assert!(first.open(&at, &host).await.unwrap().may_be_kept());
+    assert!(old.told_to_host(&first, true).is_some());
+    assert!(new.told_to_host(&second, true).is_none(), "of the old version bytes are put there");
+    let again = first.open(&at, &host).await.unwrap();
+    assert_eq!(again.told_to_host(&first, true), Some(old.meta()));
+    drop((old, again));
+    assert!(new.told_to_host(&second, true).is_none(), "what it was told first holds");
+    let newer = second.open(&at, &host).await.unwrap();
+    assert_eq!(newer.told_to_host(&second, true), Some(new.meta()));
+}
+
+/// What the host is not told it does not keep: our cache in memory does then.
+#[tokio::test(start_paused = true)]
+async fn what_the_host_does_not_keep_is_kept_in_memory() {
+    let settings = [("cache_validation", "query"), ("cache_memory_bytes", "1MiB")];
+    let bench = Bench::with(Scripted::remote(Duration::from_millis(10)), &settings);
+    let host = Known { host_keeps: true, ..Known::NOTHING };
+    let at = bench.at("a.bin");
+    let read_all = async |query: &Query| {
+        let reader = query.open(&at, &host).await.unwrap();
+        reader.told_to_host(query, true);
+        read(&reader, query, 0, 300_000).await;
+        reader
+    };
+    bench.store.place("a.bin", pattern(300_000)).await;
+    let query = bench.query();
+    let old = read_all(&query).await;
+    bench.store.place("a.bin", pattern(300_000)).await;
+    read_all(&bench.query()).await;
+    bench.store.take_calls();
+    read_all(&bench.query()).await;
+    assert_eq!(bench.store.take_calls(), ["stat a.bin"], "another query has it from memory");
     drop(old);
-    assert!(!new.may_be_kept(), "what it was told when it was opened holds");
-    assert!(second.open(&at, &host).await.unwrap().may_be_kept());
+    read_all(&bench.query()).await;
+    assert_eq!(bench.store.take_calls(), ["stat a.bin"]);
 }
 
 /// A page that is made anew for each request, always of one length: nothing tells its versions

@@ -87,11 +87,10 @@ typedef struct {
 	bool has_modified; int64_t modified_us;  /* since the epoch */
 	ps_str etag;                              /* empty: unknown */
 	bool immutable;                           /* never validate again (DuckLake and friends) */
-	bool host_keeps;                          /* the host has a cache in memory for what it reads of it */
+	bool host_keeps;                          /* the host is likely to keep in memory what it reads of it */
 	uint64_t footer_size_bytes;               /* 0: unknown */
 	uint64_t listed_us;                       /* ps_entry's, if a listing told the rest; 0: none did */
 } ps_known;
-typedef struct { uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_meta;
 bool ps_open_read(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, const ps_known *known,
                   ps_reader **out, ps_error **error);
 /* The files of one store that will be opened, in their order: what is read of the next ones is fetched ahead. */
@@ -113,7 +112,11 @@ bool ps_query_will_filter(ps_query *query, ps_str url, const ps_pair *options, s
 /* The values that rows must have by now in the column whose bound moves. */
 bool ps_query_bound_moved(ps_query *query, ps_str url, const ps_pair *options, size_t option_count,
                           const ps_filter *bound, ps_error **error);
-void ps_reader_meta(const ps_reader *reader, ps_meta *out);
+uint64_t ps_reader_size(const ps_reader *reader);
+/* Tag (empty: none) and time, for a host that asks since it may keep bytes; the tag lives as long as the reader. False:
+ * it is to be told neither, and keeps nothing, since others still read another version. `host_keeps`: it does keep. */
+typedef struct { bool has_modified; int64_t modified_us; ps_str etag; } ps_told;
+bool ps_reader_version(const ps_reader *reader, const ps_query *query, bool host_keeps, ps_told *out);
 /* Exactly `len` bytes or an error. Any thread, many at once. */
 bool ps_read_at(ps_reader *reader, ps_query *query, void *buffer, uint64_t len, uint64_t offset, ps_error **error);
 /* How its store answers, as far as it is known: until the first byte, and what one connection brings. */

@@ -14,10 +14,6 @@ use std::time::{Duration, UNIX_EPOCH};
 #[derive(Debug)]
 pub struct PsReader {
     reader: Reader,
-    etag: String,
-    /// The host's cache is not to keep its bytes: it would not tell them from those of another
-    /// version. It keeps nothing where it knows neither tag nor time.
-    is_untold: bool,
 }
 
 /// What the caller knows of an object before opening it.
@@ -35,11 +31,10 @@ pub struct PsKnown {
     listed_us: u64,
 }
 
-/// What is known of an open object.
+/// What tells the version of an open object from others.
 #[repr(C)]
 #[derive(Debug)]
-pub struct PsMeta {
-    size_bytes: u64,
+pub struct PsTold {
     has_modified: bool,
     modified_us: i64,
     etag: PsStr,
@@ -89,10 +84,7 @@ pub unsafe extern "C" fn ps_open_read(
                 None => Known::default(),
             };
             let reader = query.block_on(query.open(&at, &known))?;
-            let is_untold = known.host_keeps && !reader.may_be_kept();
-            let etag = reader.meta().etag.as_ref().filter(|_| !is_untold);
-            let etag = etag.map_or_else(String::new, |etag| etag.0.clone());
-            give(out, PsReader { reader, etag, is_untold })
+            give(out, PsReader { reader })
         })
     }
     .is_some()
@@ -160,23 +152,40 @@ pub unsafe extern "C" fn ps_query_will_read(
 /// See the header.
 ///
 /// # Safety
-/// `reader` came from this library, `out` is null or writable.
+/// `reader` came from this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ps_reader_meta(reader: *const PsReader, out: *mut PsMeta) {
+pub unsafe extern "C" fn ps_reader_size(reader: *const PsReader) -> u64 {
     // SAFETY: the caller vouches for it.
-    let Ok(reader) = (unsafe { handle(reader, "reader") }) else { return };
-    if out.is_null() {
-        return;
+    unsafe { handle(reader, "reader") }.map_or(0, |reader| reader.reader.size_bytes())
+}
+
+/// See the header.
+///
+/// # Safety
+/// Handles came from this library, `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_reader_version(
+    reader: *const PsReader,
+    query: *const PsQuery,
+    host_keeps: bool,
+    out: *mut PsTold,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        let (Ok(reader), Ok(query)) = (handle(reader, "reader"), handle(query, "query")) else {
+            return false;
+        };
+        let Some(meta) = reader.reader.told_to_host(&query.query, host_keeps) else { return false };
+        let version = PsTold {
+            has_modified: meta.modified.is_some(),
+            modified_us: meta.modified.map_or(0, epoch_us),
+            etag: meta.etag.as_ref().map_or(PsStr::lend(""), |etag| PsStr::lend(&etag.0)),
+        };
+        if let Some(out) = out.as_mut() {
+            *out = version;
+        }
+        true
     }
-    let modified = reader.reader.meta().modified.filter(|_| !reader.is_untold);
-    let meta = PsMeta {
-        size_bytes: reader.reader.size_bytes(),
-        has_modified: modified.is_some(),
-        modified_us: modified.map_or(0, epoch_us),
-        etag: PsStr::lend(&reader.etag),
-    };
-    // SAFETY: not null, and the caller vouches for it.
-    unsafe { out.write(meta) };
 }
 
 /// See the header.

@@ -191,7 +191,8 @@ fn nulls_are_errors_and_never_crashes() {
         ps_writer_free(null_mut());
         ps_listing_free(null_mut());
         ps_rows_free(null_mut());
-        ps_reader_meta(null(), null_mut());
+        assert_eq!(ps_reader_size(null()), 0);
+        assert!(!ps_reader_version(null(), null(), true, null_mut()));
         ps_listing_get(null(), 0, null_mut());
         ps_setting_describe(usize::MAX, null_mut());
         ps_query_abort_uploads(null());

@@ -19,13 +19,17 @@ public:
 
 class ReadHandle : public PenstockHandle {
 public:
-	ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope scope, ReaderHandle reader);
+	//! `is_cached`: DuckDB keeps what it reads of files whose version it asks for.
+	ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope scope, ReaderHandle reader, bool is_cached);
 
 	//! Exactly `size` bytes; any thread, many at once.
 	void ReadAt(void *buffer, idx_t size, idx_t location);
 	//! Up to `size` bytes from the position on, and moves it; one thread at a time.
 	idx_t ReadNext(void *buffer, idx_t size);
 	void Close() override;
+	//! Of the version that it reads; none where DuckDB's cache is to keep nothing of it.
+	string VersionTag();
+	timestamp_t LastModified();
 #if PENSTOCK_DUCKDB_2
 	NetworkThroughputEstimate Link() const;
 	optional<timestamp_t> ValidUntil() const;
@@ -35,8 +39,6 @@ public:
 	}
 
 	idx_t size = 0;
-	timestamp_t modified;
-	string etag;
 	idx_t position = 0;
 
 private:
@@ -45,6 +47,7 @@ private:
 
 	Scope scope;
 	ReaderHandle reader;
+	bool is_cached;
 	vector<data_t> window;
 	idx_t window_start = 0;
 	idx_t window_size = 0;

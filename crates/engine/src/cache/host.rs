@@ -4,7 +4,7 @@
 use crate::read::Version;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The kinds of objects, by their extension, that the host of a query was seen to open through a
 /// cache of its own. The next files of a glob are so known before they are opened.
@@ -41,46 +41,69 @@ impl HostCache {
     }
 }
 
-/// With more objects there is a look at which are read no more.
-const OBJECTS_MIN: usize = 64;
-
-/// The version of each object that the host's cache is for: that of its readers which are open.
+/// The version of each object that the host's cache is for: that of its readers which told it.
 ///
 /// DuckDB's external file cache compares versions when a file is opened, and at no read. A reader
 /// of an older version that is still open would put its bytes among those of a newer one, for all
 /// who read that later, or be given them. So as long as readers of a version are open through that
 /// cache, it is not told the version of others: what it cannot tell apart it does not keep.
+///
+/// The host knows objects by their URLs, whatever store that leads to.
 #[derive(Debug, Default)]
-pub(crate) struct HostVersions(Mutex<Kept>);
+pub(crate) struct HostVersions(Arc<Told>);
 
-#[derive(Debug, Default)]
-struct Kept {
-    objects: HashMap<String, (Version, Weak<IsKept>)>,
-    most: usize,
-}
+type Told = Mutex<HashMap<String, (Version, Weak<IsKept>)>>;
 
 /// A reader's bytes may be kept: others of its version may be, as long as this is there.
 #[derive(Debug)]
-pub(crate) struct IsKept(());
+pub(crate) struct IsKept {
+    url: String,
+    told: Arc<Told>,
+}
 
 impl HostVersions {
-    /// A reader of a version is opened; `None` where its bytes are not to be kept. The host knows
-    /// objects by their URLs, whatever store that leads to.
-    pub fn opened(&self, url: String, version: &Version) -> Option<Arc<IsKept>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Kept { objects, most } = &mut *kept;
-        if let Some((of, readers)) = objects.get(&url)
-            && let Some(readers) = readers.upgrade()
-        {
-            return of.same(version).then_some(readers);
+    /// The host asks a reader for its version, as it does before it keeps anything; `None` where
+    /// it is not to be told.
+    pub fn asked(&self, url: String, version: &Version) -> Option<Arc<IsKept>> {
+        let (of, readers) = {
+            let mut told = lock(&self.0);
+            match told.get(&url).and_then(|(of, readers)| Some((of.clone(), readers.upgrade()?))) {
+                Some(found) => found,
+                None => {
+                    let readers = Arc::new(IsKept { url: url.clone(), told: Arc::clone(&self.0) });
+                    told.insert(url, (version.clone(), Arc::downgrade(&readers)));
+                    return Some(readers);
+                }
+            }
+        };
+        // Without the lock: they may be the last by now, and then take it.
+        is_one_to_host(&of, version).then_some(readers)
+    }
+
+    /// Whether it would be told this version now.
+    pub fn takes(&self, url: &str, version: &Version) -> bool {
+        let told = lock(&self.0);
+        told.get(url)
+            .is_none_or(|(of, readers)| readers.strong_count() == 0 || is_one_to_host(of, version))
+    }
+}
+
+/// As DuckDB has it: by the tags, and without any by the times.
+fn is_one_to_host(one: &Version, other: &Version) -> bool {
+    one.has_tag_of(other) || (one.etag.is_none() && one == other)
+}
+
+fn lock(told: &Told) -> MutexGuard<'_, HashMap<String, (Version, Weak<IsKept>)>> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for IsKept {
+    fn drop(&mut self) {
+        let mut told = lock(&self.told);
+        // Readers of another version may have come meanwhile.
+        if told.get(&self.url).is_some_and(|(_, readers)| readers.strong_count() == 0) {
+            told.remove(&self.url);
         }
-        if objects.len() > *most {
-            objects.retain(|_, (_, readers)| readers.strong_count() > 0);
-            *most = (2 * objects.len()).max(OBJECTS_MIN);
-        }
-        let readers = Arc::new(IsKept(()));
-        objects.insert(url, (version.clone(), Arc::downgrade(&readers)));
-        Some(readers)
     }
 }
 
@@ -88,28 +111,41 @@ impl HostVersions {
 mod tests {
     use super::*;
     use penstock_store::{ETag, ObjectMeta};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn version(etag: Option<&str>, modified_s: u64) -> Version {
+        let etag = etag.map(|etag| ETag(etag.into()));
+        let modified = Some(UNIX_EPOCH + Duration::from_secs(modified_s));
+        let meta = ObjectMeta { etag, modified, size_bytes: Some(9), ..ObjectMeta::default() };
+        Version::of(&meta)
+    }
 
     #[test]
-    fn one_version_is_kept_as_long_as_it_is_read() {
-        let version = |tag: &str| {
-            let etag = Some(ETag(tag.into()));
-            Version::of(&ObjectMeta { etag, size_bytes: Some(9), ..ObjectMeta::default() })
-        };
+    fn one_version_is_told_as_long_as_it_is_read() {
         let versions = HostVersions::default();
-        let opened = |url: &str, tag| versions.opened(url.into(), &version(tag));
-        let (first, second) = (opened("s3://b/a", "1"), opened("s3://b/a", "1"));
+        let asked = |url: &str, etag| versions.asked(url.into(), &version(Some(etag), 1));
+        let takes = |etag| versions.takes("s3://b/a", &version(Some(etag), 1));
+        assert!(takes("1") && takes("2"));
+        let (first, second) = (asked("s3://b/a", "1"), asked("s3://b/a", "1"));
         assert!(first.is_some() && second.is_some());
-        assert!(opened("s3://b/a", "2").is_none() && opened("s3://b/b", "2").is_some());
+        assert!(asked("s3://b/a", "2").is_none() && asked("s3://b/b", "2").is_some());
+        assert!(takes("1") && !takes("2"));
         drop(first);
-        assert!(opened("s3://b/a", "2").is_none());
+        assert!(asked("s3://b/a", "2").is_none());
         drop(second);
-        let newer = opened("s3://b/a", "2");
-        assert!(newer.is_some() && opened("s3://b/a", "1").is_none());
-        for number in 0..1000 {
-            assert!(opened(&number.to_string(), "1").is_some());
-        }
-        assert!(versions.0.lock().expect("nobody panicked").objects.len() <= 2 * OBJECTS_MIN);
-        assert!(opened("s3://b/a", "1").is_none(), "it is still read");
+        let newer = asked("s3://b/a", "2");
+        assert!(newer.is_some() && asked("s3://b/a", "1").is_none());
+        drop(newer);
+        assert!(lock(&versions.0).is_empty(), "nothing is read any more");
+    }
+
+    #[test]
+    fn without_a_tag_only_the_same_time_is_the_same_version() {
+        let versions = HostVersions::default();
+        let asked = |etag, time| versions.asked("s3://b/a".into(), &version(etag, time)).is_some();
+        let _first = versions.asked("s3://b/a".into(), &version(None, 1));
+        assert!(asked(None, 1) && !asked(None, 2));
+        assert!(!asked(Some("2"), 1), "what has a tag is another one to DuckDB");
     }
 
     #[test]

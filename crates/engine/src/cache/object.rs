@@ -73,8 +73,11 @@ impl CachedObject {
         if disk.is_none() && memory.is_none() {
             return None;
         }
+        // A version that the host is not told it does not keep.
+        let is_kept_by_host = memory.is_some()
+            && query.host_cache.keeps(&at.key)
+            && query.engine.host_versions.takes(&at.url(), version);
         let version = version_of(at, version)?;
-        let is_kept_by_host = memory.is_some() && query.host_cache.keeps(&at.key);
         Some(CachedObject { disk, memory, is_kept_by_host, version, at: at.clone() })
     }
 

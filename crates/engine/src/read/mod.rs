@@ -90,7 +90,8 @@ pub struct Known {
     pub listed: Option<Listed>,
     /// The object never changes under this name: never validate it again.
     pub immutable: bool,
-    /// The host keeps what it reads of the object in a cache of its own: ours in memory does not.
+    /// The host is likely to keep what it reads of the object in a cache of its own: ours in memory
+    /// does not. [`Reader::told_to_host`] tells it for sure.
     pub host_keeps: bool,
     /// Size of the footer at the object's end, which will be read first.
     pub footer_size_bytes: Option<u64>,
@@ -197,8 +198,7 @@ async fn open(query: &Arc<QueryCore>, at: &Location, known: &Known) -> Result<Re
         .map(|place| query.neighbours.known(place))
         .filter(|place| place.is_of(&Version::of(&opened.meta)))
         .or_else(|| query.neighbours.alone(at, &opened.meta));
-    let reader = opened.reader(query, at, place).await?;
-    Ok(if known.host_keeps { reader.behind_host(query) } else { reader })
+    opened.reader(query, at, place).await
 }
 
 /// What this query knows of an object that it opens.

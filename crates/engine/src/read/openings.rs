@@ -8,14 +8,13 @@ use crate::read::order::{Allowed, Next, Order, windows};
 use crate::read::plan::footer_window;
 use crate::read::ranges::Ranges;
 use crate::read::small::{LINK_BYTES_MAX, Small, Text};
-use crate::read::stream::counted;
+use crate::read::stream::Arrived;
 use crate::read::version::Version;
 use crate::read::{Known, Reader, ends_with, open_ahead, tail_first};
 use crate::request_log::Scope;
 use penstock_base::{ByteRange, Metric};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
@@ -109,8 +108,8 @@ struct Opening {
     /// The file, if it is of text, or could come whole.
     file: Option<ByteRange>,
     is_text: bool,
-    /// Over the network, so far.
-    arrived_bytes: Arc<AtomicU64>,
+    /// From the store, so far.
+    arrived: Arc<Arrived>,
     /// What of the window its readers wanted.
     read: Mutex<Ranges>,
     scope: Arc<Scope>,
@@ -130,7 +129,7 @@ impl Opening {
             is_whole: could_be_whole && window.len() == size_bytes,
             file: (is_text || could_be_whole).then_some(file),
             is_text,
-            arrived_bytes: Arc::default(),
+            arrived: Arrived::of(&query.scope),
             read: Mutex::default(),
             scope: Arc::clone(&query.scope),
         }
@@ -144,8 +143,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         // The window of a file whose size nobody told may be longer than the file.
-        let arrived_bytes = self.arrived_bytes.load(Ordering::Relaxed);
-        let wasted_bytes = arrived_bytes.saturating_sub(self.read_bytes(self.window));
+        let wasted_bytes = self.arrived.bytes().saturating_sub(self.read_bytes(self.window));
         self.scope.count(Metric::ReadAheadWastedBytes, wasted_bytes);
     }
 }
@@ -253,7 +251,6 @@ impl Openings {
         if opening_bytes.is_none() && version.is_told() {
             query.engine.held.get_or_default(&at, &version).comes(window);
         }
-        query.scope.count(Metric::ReadAheadBytes, window.len());
         self.out.insert(index, Arc::clone(&opening));
         let (query, known) = (Arc::clone(query), known.clone());
         let handle = query.engine.handle.clone();
@@ -266,7 +263,7 @@ impl Openings {
                 reader.fetch_opening(&query, window).await
             };
             // The open that needs it tells the error.
-            let _ = query.run(counted(&opening.arrived_bytes, fetched)).await;
+            let _ = query.run(opening.arrived.during(fetched)).await;
         });
         task.abort_handle()
     }

@@ -28,7 +28,7 @@ use futures_util::future::{join, try_join_all, try_join4};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Error, Kind, Metric, Result};
 use penstock_store::ObjectMeta;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Reads from this size on tell a store's pace.
@@ -60,8 +60,8 @@ pub struct Reader {
     place: Option<Place>,
     /// Of an object that comes whole.
     whole: Option<WholeReader>,
-    /// The host may keep bytes of this version, until this reader is gone.
-    is_kept: Option<Arc<IsKept>>,
+    /// Once the host asked for this version: it may keep its bytes, until this reader is gone.
+    is_kept: OnceLock<Option<Arc<IsKept>>>,
 }
 
 impl Reader {
@@ -88,7 +88,7 @@ impl Reader {
             tail_first: tail_first(&at.key),
             place,
             whole: None,
-            is_kept: None,
+            is_kept: OnceLock::new(),
         }
     }
 

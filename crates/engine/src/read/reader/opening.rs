@@ -1,6 +1,7 @@
 //! What comes with opening an object, and is kept for whoever opens it next.
 
 use super::Reader;
+use crate::Query;
 use crate::limits::HELD_PARTS;
 use crate::query::QueryCore;
 use crate::read::held::{ENTRY_BYTES, Piece};
@@ -9,19 +10,21 @@ use crate::read::plan::{Source as SpanSource, is_rest_of_footer, plan};
 use crate::read::room::Room;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Result};
+use penstock_store::ObjectMeta;
 use std::sync::Arc;
 
 impl Reader {
-    /// The host's cache stands between whoever reads this and us.
-    pub(in crate::read) fn behind_host(self, query: &QueryCore) -> Self {
-        let is_kept = query.engine.host_versions.opened(self.at.url(), &self.version);
-        Reader { is_kept, ..self }
-    }
-
-    /// Whether the host's cache may keep its bytes, of an object that was said to be kept there
-    /// ([`crate::Known::host_keeps`]): not where others still read another version through it.
-    pub fn may_be_kept(&self) -> bool {
-        self.is_kept.is_some()
+    /// The host asks which version this is, as it does before it keeps bytes in a cache of its own.
+    /// `None` where it is to be told neither tag nor time, and so keeps nothing: others still read
+    /// another version through that cache. `host_keeps`: it has such a cache, so ours in memory
+    /// does not keep what it reads of such files from now on.
+    pub fn told_to_host(&self, query: &Query, host_keeps: bool) -> Option<&ObjectMeta> {
+        let query = &query.core;
+        if host_keeps {
+            query.host_cache.note(&self.at.key);
+        }
+        let ask = || query.engine.host_versions.asked(self.at.url(), &self.version);
+        self.is_kept.get_or_init(ask).is_some().then_some(&self.meta)
     }
 
     /// Fetches and keeps the bytes that whoever opens the object reads first.
