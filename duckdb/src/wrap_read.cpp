@@ -39,9 +39,10 @@ struct Version {
 } // namespace
 
 WrapHandle::WrapHandle(FileSystem &fs, const OpenFileInfo &file_p, FlagsArg flags, unique_ptr<FileHandle> own_p,
-                       bool is_connected_p, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine)
-    : FileHandle(fs, file_p.path, flags), own(std::move(own_p)), file(file_p), engine(engine),
-      is_connected(is_connected_p) {
+                       bool is_connected_p, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine,
+                       unique_ptr<WrapChange> change_p)
+    : FileHandle(fs, file_p.path, flags), change(std::move(change_p)), own(std::move(own_p)), file(file_p),
+      engine(engine), is_connected(is_connected_p) {
 	if (!opener || !flags.OpenForReading() || flags.OpenForWriting()) {
 		return;
 	}
@@ -65,6 +66,9 @@ void WrapHandle::Close() {
 		}
 	}
 	own->Close();
+	if (change) {
+		change->Ended();
+	}
 }
 
 //! One read on its way: where its bytes go, and what failed first.

@@ -3,6 +3,7 @@
 
 #include "query.hpp"
 #include "wrap.hpp"
+#include "wrap_change.hpp"
 
 #if PENSTOCK_DUCKDB_2
 #include "duckdb/common/memory_mapped_file.hpp"
@@ -21,7 +22,8 @@ using ParallelHandle = std::unique_ptr<ps_parallel, Freed<ps_parallel, ps_parall
 class WrapHandle : public FileHandle {
 public:
 	WrapHandle(FileSystem &fs, const OpenFileInfo &file, FlagsArg flags, unique_ptr<FileHandle> own,
-	           bool is_connected, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine);
+	           bool is_connected, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine,
+	           unique_ptr<WrapChange> change);
 
 	void Close() override;
 	idx_t GetProgress() override {
@@ -41,6 +43,11 @@ public:
 	//! Up to `size` bytes from the position on, and moves it.
 	int64_t ReadNext(const ps_parallel &parallel, data_ptr_t buffer, int64_t size);
 
+private:
+	//! Of a file that is written; before what the wrapped system opened, which may write when it is destroyed.
+	const unique_ptr<WrapChange> change;
+
+public:
 	//! What the wrapped system opened.
 	const unique_ptr<FileHandle> own;
 
