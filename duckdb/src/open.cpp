@@ -7,17 +7,6 @@ namespace penstock {
 
 namespace {
 
-//! Whether DuckDB's external file cache is between whoever opens this and us, as far as can be seen: it passes its mode
-//! on, but for Parquet, which always goes through it.
-bool IsCachedByDuckDB(const string &path, FileOpenFlags &flags, optional_ptr<FileOpener> opener) {
-	if (flags.GetCachingMode() == CachingMode::NO_CACHING && !StringUtil::EndsWith(path, ".parquet")) {
-		return false;
-	}
-	Value enabled;
-	return opener && LookupSetting(*opener, "enable_external_file_cache", enabled) && !enabled.IsNull() &&
-	       enabled.GetValue<bool>();
-}
-
 void RefuseUnsupported(const string &path, FlagsArg flags) {
 	if (flags.OpenForAppending()) {
 		throw NotImplementedException(
@@ -34,6 +23,15 @@ void RefuseUnsupported(const string &path, FlagsArg flags) {
 }
 
 } // namespace
+
+bool IsCachedByDuckDB(const string &path, FileOpenFlags flags, optional_ptr<FileOpener> opener) {
+	if (flags.GetCachingMode() == CachingMode::NO_CACHING && !StringUtil::EndsWith(path, ".parquet")) {
+		return false;
+	}
+	Value enabled;
+	return opener && LookupSetting(*opener, "enable_external_file_cache", enabled) && !enabled.IsNull() &&
+	       enabled.GetValue<bool>();
+}
 
 unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &file, FileOpenFlags flags,
                                                             optional_ptr<FileOpener> opener) {

@@ -89,11 +89,11 @@ int64_t WrapFileSystem::GetFileSize(FileHandle &handle) {
 }
 
 timestamp_t WrapFileSystem::GetLastModifiedTime(FileHandle &handle) {
-	return SystemOf(handle).GetLastModifiedTime(Own(handle));
+	return Wrapped(handle).is_untold ? timestamp_t::infinity() : SystemOf(handle).GetLastModifiedTime(Own(handle));
 }
 
 string WrapFileSystem::GetVersionTag(FileHandle &handle) {
-	return SystemOf(handle).GetVersionTag(Own(handle));
+	return Wrapped(handle).is_untold ? string() : SystemOf(handle).GetVersionTag(Own(handle));
 }
 
 FileType WrapFileSystem::GetFileType(FileHandle &handle) {
@@ -101,7 +101,14 @@ FileType WrapFileSystem::GetFileType(FileHandle &handle) {
 }
 
 FileMetadata WrapFileSystem::Stats(FileHandle &handle) {
-	return SystemOf(handle).Stats(Own(handle));
+	auto stats = SystemOf(handle).Stats(Own(handle));
+	if (Wrapped(handle).is_untold) {
+		stats.last_modification_time = timestamp_t::infinity();
+#if PENSTOCK_DUCKDB_2
+		stats.version_tag = string();
+#endif
+	}
+	return stats;
 }
 
 void WrapFileSystem::Seek(FileHandle &handle, idx_t location) {

@@ -1,4 +1,5 @@
 // Carries out sub-reads on the wrapped system's own handles. How a read is split is the engine's to decide.
+#include "file_handle.hpp"
 #include "wrap_file_system.hpp"
 
 #include "duckdb/main/client_data.hpp"
@@ -53,6 +54,24 @@ WrapHandle::WrapHandle(FileSystem &fs, const OpenFileInfo &file_p, FlagsArg flag
 	}
 	reads = make_uniq<Scope>(engine, opener);
 	can_seek = SeeksIn(own->file_system);
+	if (IsCachedByDuckDB(file.path, flags, opener)) {
+		TellVersion();
+	}
+}
+
+void WrapHandle::TellVersion() {
+	Version version(*own);
+	ps_known known {};
+	known.has_size = true;
+	known.size_bytes = NumericCast<uint64_t>(version.size);
+	known.has_modified = version.modified != timestamp_t(0);
+	known.modified_us = version.modified.value;
+	known.etag = Borrow(version.tag);
+	ps_kept *held = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_opened_elsewhere(engine->handle, Borrow(file.path), &known, &held, &error), error);
+	kept.reset(held);
+	is_untold = !held;
 }
 
 void WrapHandle::Close() {

@@ -2,7 +2,7 @@
 //! counters. Holds things together; decides nothing.
 
 use crate::budget::{Budget, Pressable};
-use crate::cache::{DiskSlot, HostVersions, MemoryCache};
+use crate::cache::{DiskSlot, HostVersions, IsKept, MemoryCache};
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
@@ -11,13 +11,13 @@ use crate::pace::Lanes;
 use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
-use crate::read::{Delivered, Flights, HeldCache, RangeSupport, Scanned, Together};
+use crate::read::{Delivered, Flights, HeldCache, RangeSupport, Scanned, Together, Version};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
 use crate::slots::Slots;
 use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
-use penstock_store::{Observer, Store};
+use penstock_store::{ObjectMeta, Observer, Store};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -253,6 +253,13 @@ impl Engine {
     /// `Invalid` when it cannot be used.
     pub fn open_cache(&self) -> Result<()> {
         self.disk.of(&self.settings, 0, &self.observer.metrics).map(|_| ())
+    }
+
+    /// Another file system of the host opened an object that is read through the host's cache.
+    /// `None` where the host is not to keep its bytes, nor to be told its version: others read
+    /// another one so, Penstock's own readers among them.
+    pub fn opened_elsewhere(&self, url: &str, version: &ObjectMeta) -> Option<Arc<IsKept>> {
+        self.host_versions.opened(url.to_owned(), &Version::of(version))
     }
 
     /// Forgets what is in memory: remembered metadata, listings and bytes. [`Query::clear_cache`]

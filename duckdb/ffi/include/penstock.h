@@ -94,6 +94,11 @@ typedef struct {
 typedef struct { uint64_t size_bytes; bool has_modified; int64_t modified_us; ps_str etag; } ps_meta;
 bool ps_open_read(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, const ps_known *known,
                   ps_reader **out, ps_error **error);
+/* Another file system of the host opened an object, which is read through the host's cache: in `*out` what is to be held
+ * as long as the file is open. Null: others read another version so, and the host is to be told neither tag nor time. */
+typedef struct ps_kept ps_kept;
+bool ps_opened_elsewhere(const ps_engine *engine, ps_str url, const ps_known *version, ps_kept **out, ps_error **error);
+void ps_kept_free(ps_kept *kept);
 /* The files of one store that will be opened, in their order: what is read of the next ones is fetched ahead. */
 bool ps_query_announce(ps_query *query, const ps_str *urls, const ps_known *known, size_t count,
                        const ps_pair *options, size_t option_count, ps_error **error);

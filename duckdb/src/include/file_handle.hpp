@@ -8,6 +8,10 @@
 
 namespace penstock {
 
+//! Whether DuckDB's external file cache is between whoever opens this and us, as far as can be seen: it passes its mode
+//! on, but for Parquet, which always goes through it.
+bool IsCachedByDuckDB(const string &path, FileOpenFlags flags, optional_ptr<FileOpener> opener);
+
 //! What every open file of this file system can be asked.
 class PenstockHandle : public FileHandle {
 public:

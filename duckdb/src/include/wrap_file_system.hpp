@@ -50,6 +50,8 @@ private:
 public:
 	//! What the wrapped system opened.
 	const unique_ptr<FileHandle> own;
+	//! DuckDB's cache is to be told no version of it: others read another one through that cache.
+	bool is_untold = false;
 
 private:
 	struct SubReads;
@@ -64,8 +66,13 @@ private:
 	uint64_t FilesUsed();
 	unique_ptr<FileHandle> OpenAgain();
 
+	//! DuckDB's cache keeps the file's bytes by its version, unless others read another one.
+	void TellVersion();
+
 	const OpenFileInfo file;
 	const shared_ptr<Engine> engine;
+	//! While it is there, DuckDB's cache keeps no other version.
+	KeptHandle kept;
 	//! Opening it asked the store.
 	const bool is_connected;
 	//! Whose settings count and who may interrupt; null if the file is written or has no opener.

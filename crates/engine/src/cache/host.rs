@@ -61,7 +61,7 @@ struct Kept {
 
 /// A reader's bytes may be kept: others of its version may be, as long as this is there.
 #[derive(Debug)]
-pub(crate) struct IsKept(());
+pub struct IsKept(());
 
 impl HostVersions {
     /// A reader of a version is opened; `None` where its bytes are not to be kept. The host knows
@@ -72,7 +72,9 @@ impl HostVersions {
         if let Some((of, readers)) = objects.get(&url)
             && let Some(readers) = readers.upgrade()
         {
-            return of.same(version).then_some(readers);
+            // As the host tells them apart: what has a tag is not what has none.
+            let is_same = of.etag == version.etag && of.same(version);
+            return is_same.then_some(readers);
         }
         if objects.len() > *most {
             objects.retain(|_, (_, readers)| readers.strong_count() > 0);
@@ -110,6 +112,8 @@ mod tests {
         }
         assert!(versions.0.lock().expect("nobody panicked").objects.len() <= 2 * OBJECTS_MIN);
         assert!(opened("s3://b/a", "1").is_none(), "it is still read");
+        let untagged = ObjectMeta { size_bytes: Some(9), ..ObjectMeta::default() };
+        assert!(versions.opened("s3://b/a".into(), &Version::of(&untagged)).is_none());
     }
 
     #[test]
