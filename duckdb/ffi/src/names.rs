@@ -347,34 +347,6 @@ pub unsafe extern "C" fn ps_remove(
 /// # Safety
 /// As [`ps_glob`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ps_changed_by_others(
-    query: *const PsQuery,
-    url: PsStr,
-    options: *const PsPair,
-    option_count: usize,
-    is_heard: bool,
-    error: *mut *mut PsError,
-) -> bool {
-    // SAFETY: the caller vouches for the pointers.
-    unsafe {
-        guarded(error, || {
-            let (query, at) = locate(query, url, options, option_count)?;
-            let objects = [at];
-            let change = query.block_on(query.change(&objects))?;
-            if is_heard {
-                change.ended(&Ok(()));
-            }
-            Ok(())
-        })
-    }
-    .is_some()
-}
-
-/// See the header.
-///
-/// # Safety
-/// As [`ps_glob`].
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_remove_directory(
     query: *const PsQuery,
     url: PsStr,
