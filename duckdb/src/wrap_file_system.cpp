@@ -53,7 +53,8 @@ unique_ptr<FileHandle> WrapFileSystem::OpenFileExtended(const OpenFileInfo &file
 	auto took = std::chrono::steady_clock::now() - begin;
 	auto took_us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
 	bool asked_the_store = ps_parallel_opened(parallel.get(), took_us);
-	return make_uniq<WrapHandle>(*this, file, flags, std::move(own), asked_the_store, opener, engine, std::move(change));
+	return make_uniq<WrapHandle>(*this, file, flags, std::move(own), asked_the_store, opener, engine,
+	                             std::move(change));
 }
 
 void WrapFileSystem::Read(FileHandle &handle, void *buffer, int64_t size, idx_t location) {
