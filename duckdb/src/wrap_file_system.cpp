@@ -1,4 +1,4 @@
-// Passes calls on to the wrapped system, with its own handles; only reads take another way.
+// Passes calls on to the wrapped system, with its own handles; reads take another way, and changes are told of.
 #include "wrap_file_system.hpp"
 
 #include "duckdb/common/multi_file/multi_file_list.hpp"
@@ -44,6 +44,7 @@ bool WrapFileSystem::CanHandleFile(const string &path) {
 
 unique_ptr<FileHandle> WrapFileSystem::OpenFileExtended(const OpenFileInfo &file, FileOpenFlags flags,
                                                         optional_ptr<FileOpener> opener) {
+	auto change = flags.OpenForWriting() ? make_uniq<WrapChange>(engine, file.path, opener) : nullptr;
 	auto begin = std::chrono::steady_clock::now();
 	auto own = wrap->inner.OpenFile(file, flags, opener);
 	if (!own) {
@@ -52,7 +53,8 @@ unique_ptr<FileHandle> WrapFileSystem::OpenFileExtended(const OpenFileInfo &file
 	auto took = std::chrono::steady_clock::now() - begin;
 	auto took_us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
 	bool asked_the_store = ps_parallel_opened(parallel.get(), took_us);
-	return make_uniq<WrapHandle>(*this, file, flags, std::move(own), asked_the_store, opener, engine);
+	return make_uniq<WrapHandle>(*this, file, flags, std::move(own), asked_the_store, opener, engine,
+	                             std::move(change));
 }
 
 void WrapFileSystem::Read(FileHandle &handle, void *buffer, int64_t size, idx_t location) {
@@ -88,11 +90,11 @@ int64_t WrapFileSystem::GetFileSize(FileHandle &handle) {
 }
 
 timestamp_t WrapFileSystem::GetLastModifiedTime(FileHandle &handle) {
-	return SystemOf(handle).GetLastModifiedTime(Own(handle));
+	return Wrapped(handle).IsUntold() ? timestamp_t::infinity() : SystemOf(handle).GetLastModifiedTime(Own(handle));
 }
 
 string WrapFileSystem::GetVersionTag(FileHandle &handle) {
-	return SystemOf(handle).GetVersionTag(Own(handle));
+	return Wrapped(handle).IsUntold() ? string() : SystemOf(handle).GetVersionTag(Own(handle));
 }
 
 FileType WrapFileSystem::GetFileType(FileHandle &handle) {
@@ -100,7 +102,14 @@ FileType WrapFileSystem::GetFileType(FileHandle &handle) {
 }
 
 FileMetadata WrapFileSystem::Stats(FileHandle &handle) {
-	return SystemOf(handle).Stats(Own(handle));
+	auto stats = SystemOf(handle).Stats(Own(handle));
+	if (Wrapped(handle).IsUntold()) {
+		stats.last_modification_time = timestamp_t::infinity();
+#if PENSTOCK_DUCKDB_2
+		stats.version_tag = string();
+#endif
+	}
+	return stats;
 }
 
 void WrapFileSystem::Seek(FileHandle &handle, idx_t location) {
@@ -140,7 +149,9 @@ void WrapFileSystem::CreateDirectoriesRecursive(const string &path, optional_ptr
 }
 
 void WrapFileSystem::RemoveDirectory(const string &path, optional_ptr<FileOpener> opener) {
+	WrapChangedAny(engine, opener);
 	wrap->inner.RemoveDirectory(path, opener);
+	WrapChangedAny(engine, opener);
 }
 
 bool WrapFileSystem::ListFiles(const string &directory, const std::function<void(const string &, bool)> &callback,
@@ -154,7 +165,11 @@ bool WrapFileSystem::ListFilesExtended(const string &directory, const std::funct
 }
 
 void WrapFileSystem::MoveFile(const string &source, const string &target, optional_ptr<FileOpener> opener) {
+	WrapChange from(engine, source, opener);
+	WrapChange to(engine, target, opener);
 	wrap->inner.MoveFile(source, target, opener);
+	from.Ended();
+	to.Ended();
 }
 
 bool WrapFileSystem::FileExists(const string &path, optional_ptr<FileOpener> opener) {
@@ -166,15 +181,27 @@ bool WrapFileSystem::IsPipe(const string &path, optional_ptr<FileOpener> opener)
 }
 
 void WrapFileSystem::RemoveFile(const string &path, optional_ptr<FileOpener> opener) {
+	WrapChange change(engine, path, opener);
 	wrap->inner.RemoveFile(path, opener);
+	change.Ended();
 }
 
 bool WrapFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpener> opener) {
-	return wrap->inner.TryRemoveFile(path, opener);
+	WrapChange change(engine, path, opener);
+	auto removed = wrap->inner.TryRemoveFile(path, opener);
+	change.Ended();
+	return removed;
 }
 
 void WrapFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<FileOpener> opener) {
+	vector<unique_ptr<WrapChange>> changes;
+	for (auto &path : paths) {
+		changes.push_back(make_uniq<WrapChange>(engine, path, opener));
+	}
 	wrap->inner.RemoveFiles(paths, opener);
+	for (auto &change : changes) {
+		change->Ended();
+	}
 }
 
 vector<OpenFileInfo> WrapFileSystem::Glob(const string &path, FileOpener *opener) {
@@ -228,7 +255,10 @@ bool WrapFileSystem::CreateDirectoryExtended(const string &path, const CreateDir
 
 bool WrapFileSystem::RemoveDirectoryExtended(const string &path, const RemoveDirectoryOptions &options,
                                              optional_ptr<FileOpener> opener) {
-	return wrap->inner.RemoveDirectoryExtended(path, options, opener);
+	WrapChangedAny(engine, opener);
+	auto removed = wrap->inner.RemoveDirectoryExtended(path, options, opener);
+	WrapChangedAny(engine, opener);
+	return removed;
 }
 
 void WrapFileSystem::AbortFileWrite(FileHandle &handle) {

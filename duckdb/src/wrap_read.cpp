@@ -39,9 +39,10 @@ struct Version {
 } // namespace
 
 WrapHandle::WrapHandle(FileSystem &fs, const OpenFileInfo &file_p, FlagsArg flags, unique_ptr<FileHandle> own_p,
-                       bool is_connected_p, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine)
-    : FileHandle(fs, file_p.path, flags), own(std::move(own_p)), file(file_p), engine(engine),
-      is_connected(is_connected_p) {
+                       bool is_connected_p, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine,
+                       unique_ptr<WrapChange> change_p)
+    : FileHandle(fs, file_p.path, flags), change(std::move(change_p)), own(std::move(own_p)), file(file_p),
+      engine(engine), is_connected(is_connected_p) {
 	if (!opener || !flags.OpenForReading() || flags.OpenForWriting()) {
 		return;
 	}
@@ -52,6 +53,28 @@ WrapHandle::WrapHandle(FileSystem &fs, const OpenFileInfo &file_p, FlagsArg flag
 	}
 	reads = make_uniq<Scope>(engine, opener);
 	can_seek = SeeksIn(own->file_system);
+}
+
+bool WrapHandle::IsUntold() {
+	if (!reads) {
+		return false;
+	}
+	lock_guard<mutex> guard(lock);
+	if (!was_asked) {
+		Version version(*own);
+		ps_known known {};
+		known.has_size = true;
+		known.size_bytes = NumericCast<uint64_t>(MaxValue<int64_t>(version.size, 0));
+		known.has_modified = version.modified != timestamp_t(0);
+		known.modified_us = version.modified.value;
+		known.etag = Borrow(version.tag);
+		ps_kept *held = nullptr;
+		ps_error *error = nullptr;
+		Check(ps_told_elsewhere(engine->handle, Borrow(file.path), &known, &held, &error), error);
+		kept.reset(held);
+		was_asked = true;
+	}
+	return !kept;
 }
 
 void WrapHandle::Close() {
@@ -65,6 +88,9 @@ void WrapHandle::Close() {
 		}
 	}
 	own->Close();
+	if (change) {
+		change->Ended();
+	}
 }
 
 //! One read on its way: where its bytes go, and what failed first.

@@ -2,7 +2,7 @@
 //! counters. Holds things together; decides nothing.
 
 use crate::budget::{Budget, Pressable};
-use crate::cache::{DiskSlot, HostVersions, MemoryCache};
+use crate::cache::{DiskSlot, HostVersions, IsKept, MemoryCache};
 use crate::limits::Limits;
 use crate::location::{Location, Mount, Mounts, Opener, StoreOption};
 use crate::metadata::MetadataCache;
@@ -11,13 +11,13 @@ use crate::pace::Lanes;
 use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
-use crate::read::{Delivered, Flights, HeldCache, RangeSupport, Scanned, Together};
+use crate::read::{Delivered, Flights, HeldCache, RangeSupport, Scanned, Together, Version};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
 use crate::slots::Slots;
 use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
-use penstock_store::{Observer, Store};
+use penstock_store::{ObjectMeta, Observer, Store};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -253,6 +253,13 @@ impl Engine {
     /// `Invalid` when it cannot be used.
     pub fn open_cache(&self) -> Result<()> {
         self.disk.of(&self.settings, 0, &self.observer.metrics).map(|_| ())
+    }
+
+    /// The host asks another file system of its own for the version of an object, as it does before
+    /// it keeps bytes in its cache; see [`crate::Reader::told_to_host`]. `None` where it is not to
+    /// be told, and else what is to be held as long as the object is read.
+    pub fn told_elsewhere(&self, url: &str, version: &ObjectMeta) -> Option<Arc<IsKept>> {
+        self.host_versions.asked(url.to_owned(), &Version::of(version))
     }
 
     /// Forgets what is in memory: remembered metadata, listings and bytes. [`Query::clear_cache`]

@@ -47,7 +47,7 @@ mod warm;
 
 pub use budget::Budget;
 pub use cache::look_at_device as look_at_cache_device;
-pub use cache::{CacheDevice, CacheEntry, format_device as format_cache_device};
+pub use cache::{CacheDevice, CacheEntry, IsKept, format_device as format_cache_device};
 pub use cancel::Cancellation;
 pub use defaults::{default_here, settings_here};
 pub use engine::{Engine, Interrupted};

@@ -117,6 +117,11 @@ uint64_t ps_reader_size(const ps_reader *reader);
  * it is to be told neither, and keeps nothing, since others still read another version. `host_keeps`: it does keep. */
 typedef struct { bool has_modified; int64_t modified_us; ps_str etag; } ps_told;
 bool ps_reader_version(const ps_reader *reader, const ps_query *query, bool host_keeps, ps_told *out);
+/* The host asks the same of a file that another file system of its own has open: in `*out` what is to be held as long as
+ * that is open. Null: it is to be told neither. */
+typedef struct ps_kept ps_kept;
+bool ps_told_elsewhere(const ps_engine *engine, ps_str url, const ps_known *version, ps_kept **out, ps_error **error);
+void ps_kept_free(ps_kept *kept);
 /* Exactly `len` bytes or an error. Any thread, many at once. */
 bool ps_read_at(ps_reader *reader, ps_query *query, void *buffer, uint64_t len, uint64_t offset, ps_error **error);
 /* How its store answers, as far as it is known: until the first byte, and what one connection brings. */
@@ -188,6 +193,10 @@ bool ps_parallel_may_split(const ps_parallel *parallel, const ps_query *query, u
 typedef bool (*ps_sub_read_fn)(void *context, uint64_t handle, uint64_t offset, uint64_t len);
 bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64_t offset, uint64_t len, ps_own_file own,
                       ps_sub_read_fn read, void *context, ps_error **error);
+/* Another file system of this process is about to write or remove the object, or has: what is remembered of it ends.
+ * `is_heard`: whoever does knows what became of it; else nothing is remembered of it for a while. */
+bool ps_changed_by_others(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, bool is_heard,
+                          ps_error **error);
 
 /* ---- databases on devices: files of volumes, at nvme://PATH?db=NAME[&io=IO][&queues=QUEUES][&depth=N][&wait=WAIT] ----
  * The volume of a device is opened with the first file or spilling directory on it and closed with the last; all of a

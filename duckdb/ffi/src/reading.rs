@@ -1,13 +1,15 @@
 //! Open objects.
 
 use crate::abi::{PsPair, PsStr, array, free, give, handle, pairs};
+use crate::engine::PsEngine;
 use crate::error::{PsError, guarded};
 use crate::names::locate;
 use crate::query::PsQuery;
 use crate::rows::epoch_us;
 use penstock_base::{Error, Kind, Result};
-use penstock_engine::{ETag, Known, Listed, ObjectMeta, Reader};
+use penstock_engine::{ETag, IsKept, Known, Listed, ObjectMeta, Reader};
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// An open object, given to the caller.
@@ -88,6 +90,52 @@ pub unsafe extern "C" fn ps_open_read(
         })
     }
     .is_some()
+}
+
+/// An object that another file system opened is kept by the host in this version.
+#[derive(Debug)]
+pub struct PsKept {
+    _is_kept: Arc<IsKept>,
+}
+
+/// See the header.
+///
+/// # Safety
+/// `engine` came from this library, texts are readable, `version` is null or readable, the
+/// out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_told_elsewhere(
+    engine: *const PsEngine,
+    url: PsStr,
+    version: *const PsKnown,
+    out: *mut *mut PsKept,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let version = match version.as_ref() {
+                Some(known) => known.to_known()?.meta,
+                None => ObjectMeta::default(),
+            };
+            let engine = &handle(engine, "engine")?.0;
+            match engine.told_elsewhere(url.text("the URL")?, &version) {
+                Some(kept) => give(out, PsKept { _is_kept: kept }),
+                None => Ok(()),
+            }
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `kept` came from this library, and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_kept_free(kept: *mut PsKept) {
+    // SAFETY: the caller vouches for it.
+    unsafe { free(kept) }
 }
 
 /// See the header.

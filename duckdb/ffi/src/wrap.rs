@@ -1,7 +1,9 @@
-//! Wrap mode: sub-reads of another file system, which the other side carries out when called.
+//! Wrap mode: sub-reads of another file system, which the other side carries out when called, and
+//! what that system changes.
 
-use crate::abi::{PsStr, free, give, handle};
+use crate::abi::{PsPair, PsStr, free, give, handle};
 use crate::error::{PsError, guarded, quiet};
+use crate::names::locate;
 use crate::query::PsQuery;
 use penstock_base::{ByteRange, Error, Kind};
 use penstock_engine::{OwnFile, ParallelReads, SubRead, WRAP_SYSTEMS};
@@ -56,6 +58,34 @@ impl Reads {
         // SAFETY: the context lives until `ps_parallel_read` returns; no sub-read outlives that.
         unsafe { (self.read)(self.context, sub.handle, sub.range.start, sub.range.len()) }
     }
+}
+
+/// See the header.
+///
+/// # Safety
+/// The query came from this library, text and pairs are readable, `error` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_changed_by_others(
+    query: *const PsQuery,
+    url: PsStr,
+    options: *const PsPair,
+    option_count: usize,
+    is_heard: bool,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let (query, at) = locate(query, url, options, option_count)?;
+            let objects = [at];
+            let change = query.block_on(query.change(&objects))?;
+            if is_heard {
+                change.ended(&Ok(()));
+            }
+            Ok(())
+        })
+    }
+    .is_some()
 }
 
 /// See the header.

@@ -412,3 +412,26 @@ fn wrapped_reads_survive_nulls_and_tell_failures() {
     }
     assert_eq!(count, 2);
 }
+
+#[test]
+fn what_other_file_systems_do_survives_nulls() {
+    let opened = Opened::new();
+    let (mut kept, mut error) = (null_mut(), null_mut());
+    let url = lend("mem://edges/elsewhere.bin");
+    // SAFETY: handles from the library or null, readable texts, writable out-parameters.
+    unsafe {
+        assert!(!ps_told_elsewhere(null(), url, null(), &mut kept, &mut error));
+        assert!(told(error).1.contains("null"));
+        assert!(ps_told_elsewhere(opened.engine, url, null(), &mut kept, &mut error));
+        assert!(!kept.is_null());
+        ps_kept_free(kept);
+        ps_kept_free(null_mut());
+        assert!(ps_changed_by_others(opened.query, url, null(), 0, true, &mut error));
+        assert!(ps_changed_by_others(opened.query, url, null(), 0, false, &mut error));
+        assert!(!ps_changed_by_others(null(), url, null(), 0, true, &mut error));
+        assert!(told(error).1.contains("null"));
+        let unknown = lend("s4://edges/elsewhere.bin");
+        assert!(!ps_changed_by_others(opened.query, unknown, null(), 0, true, &mut error));
+        assert!([Kind::Invalid as i32, Kind::Unsupported as i32].contains(&told(error).0));
+    }
+}

@@ -29,6 +29,7 @@ using ListingHandle = std::unique_ptr<ps_listing, Freed<ps_listing, ps_listing_f
 using PagesHandle = std::unique_ptr<ps_pages, Freed<ps_pages, ps_pages_free>>;
 using VolumesHandle = std::unique_ptr<ps_volumes, Freed<ps_volumes, ps_volumes_free>>;
 using VolumeFileHandle = std::unique_ptr<ps_file, Freed<ps_file, ps_file_free>>;
+using KeptHandle = std::unique_ptr<ps_kept, Freed<ps_kept, ps_kept_free>>;
 using RowsHandle = std::unique_ptr<ps_rows, Freed<ps_rows, ps_rows_free>>;
 
 //! Key and value texts that outlive the call that borrows them.

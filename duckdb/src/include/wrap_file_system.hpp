@@ -3,6 +3,7 @@
 
 #include "query.hpp"
 #include "wrap.hpp"
+#include "wrap_change.hpp"
 
 #if PENSTOCK_DUCKDB_2
 #include "duckdb/common/memory_mapped_file.hpp"
@@ -21,7 +22,8 @@ using ParallelHandle = std::unique_ptr<ps_parallel, Freed<ps_parallel, ps_parall
 class WrapHandle : public FileHandle {
 public:
 	WrapHandle(FileSystem &fs, const OpenFileInfo &file, FlagsArg flags, unique_ptr<FileHandle> own,
-	           bool is_connected, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine);
+	           bool is_connected, optional_ptr<FileOpener> opener, const shared_ptr<Engine> &engine,
+	           unique_ptr<WrapChange> change);
 
 	void Close() override;
 	idx_t GetProgress() override {
@@ -41,8 +43,16 @@ public:
 	//! Up to `size` bytes from the position on, and moves it.
 	int64_t ReadNext(const ps_parallel &parallel, data_ptr_t buffer, int64_t size);
 
+private:
+	//! Of a file that is written; before what the wrapped system opened, which may write when it is destroyed.
+	const unique_ptr<WrapChange> change;
+
+public:
 	//! What the wrapped system opened.
 	const unique_ptr<FileHandle> own;
+
+	//! DuckDB asks for the version: it is to be told none where others read another one through its cache.
+	bool IsUntold();
 
 private:
 	struct SubReads;
@@ -59,6 +69,9 @@ private:
 
 	const OpenFileInfo file;
 	const shared_ptr<Engine> engine;
+	//! Once DuckDB has asked; while it is there, no other version is told.
+	KeptHandle kept;
+	bool was_asked = false;
 	//! Opening it asked the store.
 	const bool is_connected;
 	//! Whose settings count and who may interrupt; null if the file is written or has no opener.

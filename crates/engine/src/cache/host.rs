@@ -56,7 +56,7 @@ type Told = Mutex<HashMap<String, (Version, Weak<IsKept>)>>;
 
 /// A reader's bytes may be kept: others of its version may be, as long as this is there.
 #[derive(Debug)]
-pub(crate) struct IsKept {
+pub struct IsKept {
     url: String,
     told: Arc<Told>,
 }
