@@ -46,12 +46,15 @@ PIECES = {"test_nvme_failing.py": 13}
 """Files whose tests are spread over so many processes."""
 WAITING = frozenset(
     {
+        "test_credentials.py",
         "test_failed_overwrite.py",
         "test_interruption.py",
         "test_odd_servers.py",
+        "test_opened_together.py",
         "test_settings.py",
         "test_settings_midway.py",
         "test_trouble.py",
+        "test_wrap_cancelled.py",
     }
 )
 """Files that wait for time limits and slow servers, and work a sixth of their time or less."""

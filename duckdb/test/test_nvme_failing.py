@@ -16,7 +16,8 @@ from nvme import format_volume, has_loop_devices, loop_device, not_run, penstock
 from recorded_disk import SECTOR_BYTES, Disk, Event, Flush, Mark, Trim, Write
 
 HERE = Path(__file__).resolve().parent
-# Power cuts of a seed; with three ways to a file 10,200 together.
+# Power cuts of a seed; with three ways to a file 10,200 together, which leave about 6,900 states of
+# the disk.
 CUTS = 850
 SEEDS = range(1, 5)
 
