@@ -115,11 +115,12 @@ faults() {
   printf "$rule" flush_to_disk
 }
 
-# built VERB WORD...: builds a program of the device crate, prints where it is.
+# built VERB WORD...: builds a program of the device crate, prints where it is. Among all packages,
+# as test.sh does: by itself all that it depends on would be built anew, with other features.
 built() {
   local most
   most=$(left)
-  timeout "$most" cargo "$@" --locked -p penstock-device --message-format=json 2> "$work/log" |
+  timeout "$most" cargo "$@" --workspace --locked --message-format=json 2> "$work/log" |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' || { cat "$work/log" >&2; die "the exam does not build"; }
 }
 
@@ -185,10 +186,10 @@ stops 0-4 > "$work/stops.1" 2>&1 &
 machines=($!)
 stops 5-9 > "$work/stops.2" 2>&1 &
 machines+=($!)
-binary=$(built test --features nvme --test nvme --no-run)
-bench=$(built build --example bench_device)
+binary=$(built test --features penstock-store/azurite,penstock-device/nvme --test namespace --no-run)
+bench=$(built build --features penstock-store/azurite --example bench_device)
 through_xnvme=
-[ -z "$XNVME" ] || through_xnvme=$(built test --test xnvme --no-run)
+[ -z "$XNVME" ] || through_xnvme=$(built test --features penstock-store/azurite --test xnvme --no-run)
 exam "$binary" "$bench" "$through_xnvme" &
 machines+=($!)
 status=0

@@ -30,8 +30,8 @@ rust() {
   # Azurite holds the Azure store to what its maker takes the protocol for.
   local azurite
   azurite=$(port azurite) &&
-    PENSTOCK_TEST_AZURITE="http://127.0.0.1:$azurite" \
-      cargo test --workspace --locked --quiet --no-fail-fast --features penstock-store/azurite
+    PENSTOCK_TEST_AZURITE="http://127.0.0.1:$azurite" PYTHONPATH=duckdb/test \
+      build/venv/bin/python scripts/rust-test.py --features penstock-store/azurite
 }
 # What versitygw itself cannot do: it keeps objects as files, so names that end in a slash, that lie
 # below another object or are longer than a file's name are refused; and it grants a completion that

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
 from harness import Fake, connect, start_fake
-from nvme import NOT_RUN
+from nvme import NOT_RUN, in_memory
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,3 +59,10 @@ def con(fakes: dict[str, Fake]) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute(f"CREATE SECRET {kind}_secret ({fake.secret})")
     yield connection
     connection.close()
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A directory for what is flushed thousands of times and need not outlive the machine."""
+    with tempfile.TemporaryDirectory(dir=in_memory(tmp_path)) as directory:
+        yield Path(directory)

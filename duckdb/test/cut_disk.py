@@ -2,15 +2,16 @@
 
 usage: LD_PRELOAD=recorded_disk.so cut_disk.py LIBRARY VOLUME IO SEED CUTS [FILE]
 
-FILE is what lies under VOLUME where that is a loop device. What DuckDB writes is recorded while
-three threads commit to two databases, checkpoints come between, tables are loaded, indexed and
-dropped, logs replayed, and between two rounds the volume grows. A cut keeps what was flushed before
-it; of what was written or trimmed since then it keeps all, nothing, some commands, or some sectors.
-Of what is trimmed, some holds zeros from then on and some what nobody wrote. After each cut the
-databases open and hold exactly the rows of the transactions that were told to be committed, or of
-one more. Half of the cuts come while a log has a second one beside it (`.wal.checkpoint`: somebody
-committed while a checkpoint ran). Where the replay makes one of two (`.wal.recovery`) the power
-goes a second time, in the midst of that.
+FILE is what lies under VOLUME where that is a loop device; what cuts leave is laid beside it. What
+DuckDB writes is recorded while three threads commit to two databases, checkpoints come between,
+tables are loaded, indexed and dropped, logs replayed, and between two rounds the volume grows. A
+cut keeps what was flushed before it; of what was written or trimmed since then it keeps all,
+nothing, some commands, or some sectors. Of what is trimmed, some holds zeros from then on and some
+what nobody wrote. After each cut the databases open and hold exactly the rows of the transactions
+that were told to be committed, or of one more. Cuts that leave the same are opened once, and what
+is found is held against what was told before each of them. Half of the cuts come while a log has a
+second one beside it (`.wal.checkpoint`: somebody committed while a checkpoint ran). Where the
+replay makes one of two (`.wal.recovery`) the power goes a second time, in the midst of that.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -184,11 +185,9 @@ def work(volume: Path, io: str, recorder: Recorder, under: Path) -> None:
         assert value(con, f"{sql} AND device IS NULL") == 0, "there is room for blocks to move"
 
 
-def verify(
-    con: duckdb.DuckDBPyConnection, volume: Path, told: dict[int, int], recorder: Recorder
-) -> None:
-    """What must be there, and that work can go on."""
-    attach(con, volume, "file")
+def verify(con: duckdb.DuckDBPyConnection, copy: Copy, told: dict[int, int]) -> list[int]:
+    """What must be there, and that work can go on; gives the transactions of each writer."""
+    attach(con, copy.path, "file")
     counts = [told.get(writer, 0) for writer in range(len(WRITERS))]
     found = worker.verify(con, dict(zip(worker.TABLES, counts[:APPENDS], strict=True)))
     appended = worker.verify_appended(con, counts[APPENDS], "e")
@@ -199,26 +198,60 @@ def verify(
     for (name,) in tables:
         sql = f"SELECT count(*) FROM d.{name} WHERE h = hash(i)"
         assert value(con, sql) == LOADED_ROWS, name
-    recorder.library.recorded_disk_mark(LOOKED_AT, 0)
+    copy.recorder.library.recorded_disk_mark(LOOKED_AT, 0)
     worker.transact(con, "a", found["a"])
     worker.append(con, appended, "e")
     detach(con)
+    return [*(found[table] for table in worker.TABLES), appended]
 
 
 @dataclass
-class Second:
-    """The copy on which the power goes a second time."""
+class Look:
+    """What was found on what a cut left."""
 
-    copy: Copy
-    behind: list[Write] = field(default_factory=list)
-    """What became durable since it was laid."""
-    laid: int = 0
+    counts: list[int]
+    """Transactions of each writer."""
+    replay: list[Event]
+    """What was done to the disk until then, if one log was made of two."""
+
+    def check(self, told: dict[int, int]) -> None:
+        """At most one more than was told by now; all else hangs on the disk alone."""
+        for writer, count in enumerate(self.counts):
+            assert told.get(writer, 0) <= count <= told.get(writer, 0) + 1, (writer, told, count)
+
+
+class Looks:
+    """Looks at what cuts leave, at each state of the disk once."""
+
+    def __init__(self, disk: Disk, copy: Copy) -> None:
+        self.disk, self.copy = disk, copy
+        self.of_state: dict[object, Look] = {}
+        self.con = opened()
+
+    def look(self, kept: list[Write]) -> Look:
+        """What there is after a cut that left this."""
+        state = self.disk.state(kept)
+        if state not in self.of_state:
+            if len(self.of_state) % CUTS_OF_DUCKDB == 0:
+                self.con.close()
+                self.con = opened()
+            self.copy.lay(kept)
+            counts = verify(self.con, self.copy, self.disk.told)
+            done = self.copy.events()
+            done = done[: done.index(Mark(LOOKED_AT, 0))]
+            files = (name for event in done for name in names(event) or ())
+            is_replay = any(name.endswith(".wal.recovery") for name in files)
+            self.of_state[state] = Look(counts, done if is_replay else [])
+        look = self.of_state[state]
+        look.check(self.disk.told)
+        return look
 
 
 def opened() -> duckdb.DuckDBPyConnection:
     """A DuckDB that attaches what cuts leave."""
     con = connect()
-    con.execute("SET threads = 2; SET checkpoint_threshold = '64KB'")
+    # Each table has one row group, so a second thread would only have the first one spin.
+    con.execute("SET threads = 1; SET checkpoint_threshold = '64KB'")
     return con
 
 
@@ -227,7 +260,7 @@ def cut_again(
     disk: Disk,
     left: list[Write],
     done: list[Event],
-    second: Second,
+    second: Copy,
     chance: random.Random,
 ) -> None:
     """The power goes a second time, while a log was replayed; then all is there, too.
@@ -236,14 +269,9 @@ def cut_again(
     """
     replay = History(done)
     durable = replay.go_on(chance.randrange(len(done) + 1))
-    kept = [*left, *durable, *replay.kept(chance)]
-    second.copy.lay(disk, second.behind, kept)
-    second.behind.clear()
-    if second.laid % CUTS_OF_DUCKDB == 0:
-        assert second.copy.path.read_bytes() == disk.image(kept), "what is laid is what cuts leave"
-    second.laid += 1
-    verify(con, second.copy.path, disk.told, second.copy.recorder)
-    second.copy.events()
+    second.lay([*left, *durable, *replay.kept(chance)])
+    verify(con, second, disk.told)
+    second.events()
 
 
 def places(events: list[Event], cuts: int, chance: random.Random) -> list[int]:
@@ -258,7 +286,8 @@ def main(
 ) -> None:
     """Records, and cuts; prints how many events, flushes and trims there were.
 
-    And after how many cuts two logs were made one: in that the power goes a second time.
+    And after how many cuts two logs were made one, in which the power goes a second time, and how
+    many states of the disk the cuts left.
     """
     file = under or volume
     recorder = Recorder(library_path, file.with_suffix(".record"))
@@ -273,33 +302,23 @@ def main(
     events = recorder.events()
     chance = random.Random(seed)  # noqa: S311
     disk = Disk(start, events)
-    copy = Copy(file.with_suffix(".cut"), start, recorder)
-    second = Second(Copy(file.with_suffix(".second"), start, recorder))
-    con, replays = opened(), 0
-    for number, at in enumerate(places(events, cuts, chance)):
-        durable = disk.go_on(at)
-        second.behind += durable
+    looks = Looks(disk, Copy(file.with_suffix(".cut"), disk, recorder))
+    second = Copy(file.with_suffix(".second"), disk, recorder)
+    replays = 0
+    for at in places(events, cuts, chance):
+        disk.go_on(at)
         kept = disk.kept(chance)
-        copy.lay(disk, durable, kept)
-        if number % CUTS_OF_DUCKDB == 0:
-            assert copy.path.read_bytes() == disk.image(kept), "what is laid is what a cut leaves"
-            con.close()
-            con = opened()
         try:
-            verify(con, copy.path, disk.told, recorder)
-            done = copy.events()
-            done = done[: done.index(Mark(LOOKED_AT, 0))]
-            tables = (names(event) or set() for event in done)
-            if any(name.endswith(".wal.recovery") for files in tables for name in files):
+            replay = looks.look(kept).replay
+            if replay:
                 replays += 1
-                if replays % AGAIN_EVERY:
-                    continue
-                cut_again(con, disk, kept, done, second, chance)
+                if replays % AGAIN_EVERY == 0:
+                    cut_again(looks.con, disk, kept, replay, second, chance)
         except BaseException:
-            print(f"seed {seed}, cut before event {at}; the disk: {copy.path}", file=sys.stderr)
+            print(f"seed {seed}, cut before event {at}; {looks.copy.path}", file=sys.stderr)
             raise
     counts = (sum(isinstance(it, kind) for it in events) for kind in (Flush, Trim))
-    print(len(events), *counts, replays)
+    print(len(events), *counts, replays, len(looks.of_state))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Programs that run beside each other, a few at a time, each with its output as one block.
 
 Decides the order, and when one has failed; not what is run (`run_all`). The longest begin first,
-and whatever lane is free takes the next one; those that want the machine for themselves come when
-all others have ended. Each is a process group: what is left of one is ended and is its failure, and
-when the run is stopped nothing of it goes on.
+and whatever lane is free takes the next one; those that wait more than they work have a lane of
+their own beside these; those that want the machine for themselves come when all others have ended.
+Each is a process group: what is left of one is ended and is its failure, and when the run is
+stopped nothing of it goes on.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Job:
     seconds: float = 0.0
     """What it takes, about; 0 where that is little."""
     is_alone: bool = False
+    is_waiting: bool = False
+    """It waits more than it works: for time limits, and servers that are slow on purpose."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -48,22 +51,30 @@ class Result:
 
     job: Job
     seconds: float
+    processor_s: float
+    """What it and all that it waited for had of the processors; far less where it waited."""
     output: str
     trouble: str
     """Why it counts as failed; empty where it does not."""
 
 
-def order(jobs: Iterable[Job]) -> tuple[list[Job], list[Job]]:
-    """Those that run beside others, longest first, and those that run alone behind them."""
+def order(jobs: Iterable[Job]) -> tuple[list[Job], list[Job], list[Job]]:
+    """Those that work, those that wait beside them, those that run alone behind: longest first."""
     found = sorted(jobs, key=lambda job: (-job.seconds, job.name))
-    return [it for it in found if not it.is_alone], [it for it in found if it.is_alone]
+    beside = [it for it in found if not it.is_alone]
+    return (
+        [it for it in beside if not it.is_waiting],
+        [it for it in beside if it.is_waiting],
+        [it for it in found if it.is_alone],
+    )
 
 
 def block(result: Result) -> str:
     """The output of one, with what became of it in front."""
     verdict = f"FAILED: {result.trouble}" if result.trouble else "ok"
     output = result.output.strip("\n")
-    head = f"== {result.job.name} ({result.seconds:.1f} s): {verdict}"
+    took = f"{result.seconds:.1f} s, {result.processor_s:.1f} s of processors"
+    head = f"== {result.job.name} ({took}): {verdict}"
     return f"{head}\n{output}" if output else head
 
 
@@ -122,21 +133,25 @@ class Lanes:
         Raises:
             KeyboardInterrupt: stopped by a signal; nothing runs any more.
         """
-        beside, alone = order(jobs)
+        working, waiting, alone = order(jobs)
         results: list[Result] = []
         # SIGINT too: in the background of a shell it is ignored, and that is inherited.
         previous = {which: signal.signal(which, _interrupt) for which in STOPS}
         try:
-            for count, part in ((self._count, beside), (1, alone)):
-                self._part(count, part, results)
+            self._part([(self._count, working), (1, waiting)], results)
+            self._part([(1, alone)], results)
         finally:
             for which, handler in previous.items():
                 signal.signal(which, handler)
         return results
 
-    def _part(self, count: int, jobs: list[Job], results: list[Result]) -> None:
-        with ThreadPoolExecutor(count) as pool:
-            pending: set[Future[Result | None]] = {pool.submit(self._run, job) for job in jobs}
+    def _part(self, beside: list[tuple[int, list[Job]]], results: list[Result]) -> None:
+        """Jobs in so many lanes, beside others in lanes of theirs."""
+        with contextlib.ExitStack() as pools:
+            pending: set[Future[Result | None]] = set()
+            for count, jobs in beside:
+                pool = pools.enter_context(ThreadPoolExecutor(count))
+                pending |= {pool.submit(self._run, job) for job in jobs}
             try:
                 while pending:
                     done, pending = wait(pending, HEARTBEAT_S, FIRST_COMPLETED)
@@ -149,7 +164,8 @@ class Lanes:
                             self._ended(result)
             except BaseException:
                 self._tell(f"-- stopped while these ran: {', '.join(self._names())}")
-                pool.shutdown(wait=False, cancel_futures=True)
+                for future in pending:
+                    future.cancel()
                 self._stop()
                 raise
 
@@ -172,14 +188,16 @@ class Lanes:
                     process_group=0,
                 )
                 self._running[process.pid] = job
-            code = process.wait()
+            _, status, used = os.wait4(process.pid, 0)
+            code = process.returncode = os.waitstatus_to_exitcode(status)
             left = leftovers(process.pid)
             with self._lock:
                 del self._running[process.pid]
             seconds = time.monotonic() - begin
             output.seek(0)
             text = output.read().decode(errors="replace")
-        return Result(job, seconds, text, trouble_of(code, left))
+        processor_s = used.ru_utime + used.ru_stime
+        return Result(job, seconds, processor_s, text, trouble_of(code, left))
 
     def _stop(self) -> None:
         """Ends all that runs: pytest tidies up first, as on Ctrl-C, then by force."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,17 @@ def format_volume(path: Path, size: str = "256MiB") -> Path:
     """An empty volume."""
     penstock("format", path, "--size", size)
     return path
+
+
+def in_memory(otherwise: Path) -> Path:
+    """Where files are in memory, and can be read past the page cache (Linux 6.6 or later)."""
+    memory = Path("/dev/shm")  # noqa: S108
+    try:
+        with tempfile.NamedTemporaryFile(dir=memory) as file:
+            os.close(os.open(file.name, os.O_RDWR | os.O_DIRECT))
+    except OSError:
+        return otherwise
+    return memory
 
 
 def url(volume: Path, db: str = "main_db", **parameters: str) -> str:

@@ -19,6 +19,8 @@ SECTOR_BYTES = 512
 HEAD = struct.Struct("=3Q")
 # What a trim leaves: a device gives the old bytes (as if the trim were lost), zeros, or others.
 LEFT_BY_TRIMS = (b"\x00", b"\xdb")
+# Of so many copies one is compared with a whole image.
+LAID_OF_IMAGE = 50
 # A table of a volume: how it begins, and where the number of its files stands (table.rs).
 TABLE_BEGIN, TABLE_COUNT_AT, TABLE_HEADER_BYTES = b"PENSTOCK", 52, 64
 
@@ -154,13 +156,28 @@ class Disk(History):
     def __init__(self, start: bytes, events: list[Event]) -> None:
         super().__init__(events)
         self.durable = bytearray(start)
+        self.durable_writes = 0
 
     def go_on(self, at: int) -> list[Write]:
         """As that of a history; what became durable has reached the disk."""
         durable = super().go_on(at)
         for write in durable:
             write.put(self.durable)
+        self.durable_writes += len(durable)
         return durable
+
+    def state(self, kept: list[Write]) -> tuple[int, tuple[Write, ...]]:
+        """What a cut leaves that left this, in short: where two are equal, so are their images.
+
+        The first so many writes, and after them not all: a cut that keeps all that was written
+        leaves what one leaves that comes after the flush and keeps nothing.
+        """
+        whole = 0
+        for write, also in zip(self.writes(self.at), kept, strict=False):
+            if write != also:
+                break
+            whole += 1
+        return self.durable_writes + whole, tuple(kept[whole:])
 
     def image(self, kept: list[Write]) -> bytearray:
         """The whole disk after a cut that left this."""
@@ -173,23 +190,34 @@ class Disk(History):
 class Copy:
     """A file that holds what a cut leaves; only what differs from one to the next is written."""
 
-    def __init__(self, path: Path, start: bytes, recorder: Recorder) -> None:
+    def __init__(self, path: Path, disk: Disk, recorder: Recorder) -> None:
         self.path = path
-        path.write_bytes(start)
+        path.write_bytes(disk.durable)
         with path.open("r+b") as file:
             # Thousands of sectors are laid: without a call for each.
             self._bytes = mmap.mmap(file.fileno(), 0)
         self.recorder = recorder
+        self.laid = 0
+        self._disk = disk
+        self._flushed = disk.flushed
         self._changed: list[Write] = []
 
-    def lay(self, disk: Disk, durable: list[Write], kept: list[Write]) -> None:
-        """Makes it what a cut leaves of a disk, of which some became durable since the last one."""
-        changed = [(it.offset, it.offset + len(it.bytes)) for it in (*self._changed, *durable)]
-        for begin, end in changed:
-            self._bytes[begin:end] = disk.durable[begin:end]
+    def lay(self, kept: list[Write]) -> None:
+        """Makes it what a cut leaves that comes now."""
+        durable = self._disk.events[self._flushed : self._disk.flushed]
+        self._flushed = self._disk.flushed
+        whole = memoryview(self._disk.durable)
+        for write in (*self._changed, *durable):
+            if isinstance(write, Write):
+                part = slice(write.offset, write.offset + len(write.bytes))
+                self._bytes[part] = whole[part]
         for write in kept:
             self._bytes[write.offset : write.offset + len(write.bytes)] = write.bytes
         self._changed = list(kept)
+        if self.laid % LAID_OF_IMAGE == 0:
+            laid = self.path.read_bytes()
+            assert laid == self._disk.image(kept), "what is laid is what a cut leaves"
+        self.laid += 1
         self.recorder.watch(self.path)
 
     def events(self) -> list[Event]:

@@ -5,9 +5,10 @@ usage: run_all.py [--lanes N] [FILE...]
 FILE is one of pytest's files; without any all of them are run, and sqllogic's.
 
 Decides what runs beside what: a test that measures time, or counts requests whose number hangs on
-how fast a link looks, is alone on the machine (`ALONE`); all else has its own directory, ports and
-devices. `LONG` says what takes so long that it has to begin early. A file is run by itself as ever:
-`build/venv/bin/python -m pytest duckdb/test/test_cache.py`.
+how fast a link looks, is alone on the machine (`ALONE`); one that waits more than it works takes no
+core from the others (`WAITING`); all has its own directory, ports and devices. `LONG` says what
+takes so long that it has to begin early. What each took is told, also of the processors. A file is
+run by itself as ever: `build/venv/bin/python -m pytest duckdb/test/test_cache.py`.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ ROOT = HERE.parents[1]
 OTHER_DUCKDB = "1.5.6"
 """The other version that the extension is linked for at once."""
 LONG = {
-    "test_nvme_failing.py": 800,
+    "test_nvme_failing.py": 450,
+    "test_nvme_killed.py": 130,
     "test_trouble.py": 60,
-    "test_nvme_killed.py": 60,
     "test_failed_overwrite.py": 42,
     "test_interruption.py": 33,
     "test_settings_midway.py": 17,
@@ -43,6 +44,20 @@ LONG = {
 """Seconds of the files that take long, about: they begin first."""
 PIECES = {"test_nvme_failing.py": 13}
 """Files whose tests are spread over so many processes."""
+WAITING = frozenset(
+    {
+        "test_credentials.py",
+        "test_failed_overwrite.py",
+        "test_interruption.py",
+        "test_odd_servers.py",
+        "test_opened_together.py",
+        "test_settings.py",
+        "test_settings_midway.py",
+        "test_trouble.py",
+        "test_wrap_cancelled.py",
+    }
+)
+"""Files that wait for time limits and slow servers, and work a sixth of their time or less."""
 _AHEAD = "counts round trips, or what is fetched ahead in vain"
 ALONE: Mapping[str, str] = {
     "test_closed_early.py": _AHEAD,
@@ -76,8 +91,15 @@ def pytest_jobs(files: list[Path], scratch: Path) -> list[Job]:
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{file}"]
             command += ["--basetemp", f"{scratch_of(scratch, name)}"]
             command += ["--piece", f"{number}/{pieces}"] if pieces > 1 else []
-            seconds = LONG.get(file.name, 0) / pieces
-            jobs.append(Job(name, tuple(command), seconds, is_alone=file.name in ALONE))
+            jobs.append(
+                Job(
+                    name,
+                    tuple(command),
+                    LONG.get(file.name, 0) / pieces,
+                    is_alone=file.name in ALONE,
+                    is_waiting=file.name in WAITING,
+                )
+            )
     return jobs
 
 

@@ -19,9 +19,17 @@ from lanes import Job, Lanes, Result, block, members, order
 HERE = Path(__file__).resolve().parent
 
 
-def shell(name: str, script: str, *words: object, alone: bool = False, seconds: float = 0.0) -> Job:
+def shell(
+    name: str,
+    script: str,
+    *words: object,
+    seconds: float = 0.0,
+    is_alone: bool = False,
+    is_waiting: bool = False,
+) -> Job:
     """A job of a few lines."""
-    return Job(name, ("sh", "-c", script, "sh", *map(str, words)), seconds, is_alone=alone)
+    command = ("sh", "-c", script, "sh", *map(str, words))
+    return Job(name, command, seconds, is_alone=is_alone, is_waiting=is_waiting)
 
 
 def run(*jobs: Job, count: int = 2) -> dict[str, Result]:
@@ -36,13 +44,23 @@ def test_the_longest_begin_first_and_all_are_in_the_order_once() -> None:
     chance = random.Random(1)
     for _ in range(100):
         jobs = [
-            Job(f"{n}", ("true",), chance.choice([0, 0, 1, 5, 60]), is_alone=chance.random() < 0.3)
+            Job(
+                f"{n}",
+                ("true",),
+                chance.choice([0, 0, 1, 5, 60]),
+                is_alone=chance.random() < 0.3,
+                is_waiting=chance.random() < 0.3,
+            )
             for n in range(chance.randrange(12))
         ]
-        beside, alone = order(jobs)
-        assert sorted(it.name for it in (*beside, *alone)) == sorted(it.name for it in jobs)
-        assert not any(it.is_alone for it in beside) and all(it.is_alone for it in alone)
-        for part in (beside, alone):
+        parts = order(jobs)
+        working, waiting, alone = parts
+        assert sorted(it.name for part in parts for it in part) == sorted(it.name for it in jobs)
+        assert not any(it.is_alone for it in (*working, *waiting))
+        assert all(it.is_alone for it in alone)
+        assert all(it.is_waiting for it in waiting)
+        assert not any(it.is_waiting for it in working)
+        for part in parts:
             assert all(a.seconds >= b.seconds for a, b in itertools.pairwise(part))
 
 
@@ -57,12 +75,34 @@ def test_two_run_beside_each_other(tmp_path: Path) -> None:
     assert results["reads"].output == "met\n"
 
 
+def test_who_waits_takes_no_lane_from_who_works(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    # Each would wait for the other for ever if there were one lane for both.
+    results = run(
+        shell("works", 'cat "$1"', tmp_path / "fifo", seconds=9),
+        shell("waits", 'echo met >"$1"', tmp_path / "fifo", is_waiting=True),
+        shell("alone", "true", is_alone=True, is_waiting=True),
+        count=1,
+    )
+    assert not any(it.trouble for it in results.values())
+    assert results["works"].output == "met\n"
+
+
+def test_what_a_program_had_of_the_processors_is_told() -> None:
+    burns = "import time\nwhile time.process_time() < 0.3: pass"
+    results = run(
+        shell("works", f"{sys.executable} -c '{burns}'; true"), shell("waits", "sleep 0.3")
+    )
+    assert results["works"].processor_s >= 0.3
+    assert results["waits"].processor_s < 0.1 < 0.3 <= results["waits"].seconds
+
+
 def test_who_is_alone_runs_when_all_others_have_ended(tmp_path: Path) -> None:
     beside = 'mkdir "$1/$$" && sleep 0.2 && rmdir "$1/$$"'
     alone = '[ -z "$(ls -A "$1")" ] && mkdir "$1/alone" && sleep 0.2 && rmdir "$1/alone"'
     results = run(
         *(shell(f"beside {n}", beside, tmp_path) for n in range(3)),
-        *(shell(f"alone {n}", alone, tmp_path, alone=True, seconds=9) for n in range(2)),
+        *(shell(f"alone {n}", alone, tmp_path, is_alone=True, seconds=9) for n in range(2)),
     )
     assert [it.trouble for it in results.values()] == [""] * 5
 
@@ -147,7 +187,8 @@ def test_every_test_is_in_one_piece() -> None:
 def test_every_file_is_run_and_every_file_that_is_named_is_there(tmp_path: Path) -> None:
     files = sorted(HERE.glob("test_*.py"))
     names = {file.name for file in files}
-    assert {*run_all.LONG, *run_all.PIECES, *run_all.ALONE} <= names
+    assert {*run_all.LONG, *run_all.PIECES, *run_all.ALONE, *run_all.WAITING} <= names
+    assert not run_all.WAITING & {*run_all.ALONE, *run_all.PIECES}
     jobs = run_all.pytest_jobs(files, tmp_path)
     run_of = {Path(word).name for job in jobs for word in job.command if word.endswith(".py")}
     assert run_of == names
@@ -157,9 +198,9 @@ def test_every_file_is_run_and_every_file_that_is_named_is_there(tmp_path: Path)
 
 def test_what_failed_can_be_run_again_by_itself(tmp_path: Path) -> None:
     (job,) = run_all.pytest_jobs([HERE / "test_lanes.py"], tmp_path)
-    bad = Result(job, 1.0, "", "exit code 1")
+    bad = Result(job, 1.0, 0.5, "", "exit code 1")
     (tmp_path / "test_lanes.py").mkdir()
-    told = run_all.summary([bad, Result(Job("good", ("true",)), 1.0, "", "")], 7.0, tmp_path)
+    told = run_all.summary([bad, Result(Job("good", ("true",)), 1.0, 0.5, "", "")], 7.0, tmp_path)
     assert told.splitlines() == [
         "sql: 1 passed, 1 failed in 7 s",
         f"failed: test_lanes.py; again: {sys.executable} -m pytest -q -p no:cacheprovider "

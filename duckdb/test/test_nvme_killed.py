@@ -76,17 +76,17 @@ def kill_often(volume: Path, kills: int, **parameters: str) -> None:
     assert "sound" in penstock("check", volume)
 
 
-def test_what_was_committed_outlives_two_hundred_kills(tmp_path: Path) -> None:
-    kill_often(format_volume(tmp_path / "disk.img", "64MiB"), KILLS)
+def test_what_was_committed_outlives_two_hundred_kills(memory: Path) -> None:
+    kill_often(format_volume(memory / "disk.img", "64MiB"), KILLS)
 
 
-def test_on_a_block_device_too(tmp_path: Path) -> None:
-    file = tmp_path / "disk.img"
+def test_on_a_block_device_too(memory: Path) -> None:
+    file = memory / "disk.img"
     if not has_loop_devices():
         # Without loop devices the other ways to a file take their place.
         not_run("test_nvme_killed: a block device")
         for io in ("direct", "file"):
-            kill_often(format_volume(tmp_path / io, "64MiB"), KILLS // 2, io=io)
+            kill_often(format_volume(memory / io, "64MiB"), KILLS // 2, io=io)
         return
     with file.open("wb") as made:
         made.truncate(64 << 20)

@@ -1,0 +1,83 @@
+"""All tests of the workspace in Rust, on both cores: each program of tests a process.
+
+usage: PYTHONPATH=duckdb/test rust-test.py [--lanes N] [OPTION OF CARGO...]
+
+Cargo builds the programs, and tests what documentation shows. It would run one program after the
+other, of which many are a single test, or end with one that takes long: half of the machine waits.
+One is run by itself as ever: `cargo test -p penstock-store --test local`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from lanes import Job, Lanes, Result, end_by_interrupt, summary
+
+ROOT = Path(__file__).resolve().parents[1]
+CARGO = ("cargo", "test", "--workspace", "--locked", "--quiet")
+LONG = {
+    "crates/engine test scans": 30,
+    "crates/engine test side_by_side": 30,
+    "crates/device test volume": 20,
+    "crates/engine lib penstock_engine": 20,
+    "crates/engine test simulation": 15,
+}
+"""Seconds of the programs that take long, about: they begin first."""
+
+
+def programs(messages: Iterable[str]) -> list[Job]:
+    """The programs that Cargo tells of, each in the directory of its package as Cargo runs it."""
+    jobs = []
+    for message in map(json.loads, messages):
+        is_test = message["reason"] == "compiler-artifact" and message["profile"]["test"]
+        if not is_test or not message["executable"]:
+            continue
+        package, target = Path(message["manifest_path"]).parent, message["target"]
+        name = f"{package.relative_to(ROOT)} {'/'.join(target['kind'])} {target['name']}"
+        command = ("env", "-C", f"{package}", message["executable"], "--quiet")
+        jobs.append(Job(name, command, LONG.get(name, 0)))
+    return jobs
+
+
+def again(result: Result) -> list[str]:
+    """How to run it again."""
+    return [" ".join(result.job.command)]
+
+
+def main() -> int:
+    """Builds and runs them; 1 if one failed."""
+    parser = argparse.ArgumentParser(description="All tests of the workspace in Rust.")
+    parser.add_argument("--lanes", type=int, default=min(2, os.cpu_count() or 1))
+    options, more = parser.parse_known_args()
+    build = [*CARGO, *more, "--no-run", "--message-format=json-render-diagnostics"]
+    begin = time.monotonic()
+
+    def tell(text: str) -> None:
+        print(text, flush=True)
+
+    built = subprocess.run(build, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode:
+        return 1
+    jobs = programs(built.stdout.splitlines())
+    if missing := set(LONG) - {job.name for job in jobs}:
+        raise SystemExit(f"there is no {', '.join(missing)}: mend LONG")
+    tell(f"built {len(jobs)} programs of tests in {time.monotonic() - begin:.0f} s")
+    jobs.append(Job("what documentation shows", (*CARGO, *more, "--doc")))
+    try:
+        results = Lanes(options.lanes, tell).run(jobs)
+    except KeyboardInterrupt:
+        end_by_interrupt()
+        raise
+    tell(summary("rust", results, time.monotonic() - begin, again))
+    return 1 if any(it.trouble for it in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
