@@ -29,7 +29,7 @@ lint() { scripts/lint.sh; }
 rust() {
   # Azurite holds the Azure store to what its maker takes the protocol for.
   local azurite
-  azurite=$(port azurite) &&
+  scripts/venv.sh test && azurite=$(port azurite) &&
     PENSTOCK_TEST_AZURITE="http://127.0.0.1:$azurite" PYTHONPATH=duckdb/test \
       build/venv/bin/python scripts/rust-test.py --features penstock-store/azurite
 }
