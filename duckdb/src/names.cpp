@@ -210,25 +210,8 @@ bool PenstockFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpen
 }
 
 void PenstockFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<FileOpener> opener) {
-	// What one call may name: objects of one bucket or container, by the same secret.
-	struct Group {
-		string root;
-		Pairs options;
-		vector<ps_str> paths;
-	};
-	vector<Group> groups;
-	for (auto &path : paths) {
-		auto root = RootOf(path);
-		auto options = StoreOptions(*engine, opener, path);
-		auto same = [&](const Group &group) { return group.root == root && group.options == options; };
-		auto group = std::find_if(groups.begin(), groups.end(), same);
-		if (group == groups.end()) {
-			group = groups.insert(groups.end(), Group {std::move(root), std::move(options), {}});
-		}
-		group->paths.push_back(Borrow(path));
-	}
 	Scope scope(engine, opener);
-	for (auto &group : groups) {
+	for (auto &group : GroupByStore(*engine, opener, paths)) {
 		ps_error *error = nullptr;
 		Check(ps_remove(scope.Current()->handle, group.paths.data(), group.paths.size(), group.options.Data(),
 		                group.options.Count(), &error),

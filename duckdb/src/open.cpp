@@ -7,12 +7,6 @@ namespace penstock {
 
 namespace {
 
-bool HasFileCache(optional_ptr<FileOpener> opener) {
-	Value enabled;
-	return opener && LookupSetting(*opener, "enable_external_file_cache", enabled) && !enabled.IsNull() &&
-	       enabled.GetValue<bool>();
-}
-
 //! Whether whoever opens this is likely to read through DuckDB's external file cache: it passes its mode on, but for
 //! Parquet, which always goes through it. The cache itself asks for the version then, and so tells.
 bool LooksCached(const string &path, FileOpenFlags &flags) {

@@ -220,6 +220,27 @@ Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const 
 	return pairs;
 }
 
+vector<StoreGroup> GroupByStore(const Engine &engine, optional_ptr<FileOpener> opener, const vector<string> &paths) {
+	vector<StoreGroup> groups;
+	for (auto &path : paths) {
+		auto root = RootOf(path);
+		auto options = StoreOptions(engine, opener, path);
+		auto same = [&](const StoreGroup &group) { return group.root == root && group.options == options; };
+		auto group = std::find_if(groups.begin(), groups.end(), same);
+		if (group == groups.end()) {
+			group = groups.insert(groups.end(), StoreGroup {std::move(root), std::move(options), {}});
+		}
+		group->paths.push_back(Borrow(path));
+	}
+	return groups;
+}
+
+bool HasFileCache(optional_ptr<FileOpener> opener) {
+	Value enabled;
+	return opener && LookupSetting(*opener, "enable_external_file_cache", enabled) && !enabled.IsNull() &&
+	       enabled.GetValue<bool>();
+}
+
 vector<string> StoreSettingNames() {
 	vector<string> names;
 	for (auto &setting : StoreSettings()) {

@@ -44,7 +44,7 @@ bool WrapFileSystem::CanHandleFile(const string &path) {
 
 unique_ptr<FileHandle> WrapFileSystem::OpenFileExtended(const OpenFileInfo &file, FileOpenFlags flags,
                                                         optional_ptr<FileOpener> opener) {
-	auto change = flags.OpenForWriting() ? make_uniq<WrapChange>(engine, file.path, opener) : nullptr;
+	auto change = flags.OpenForWriting() ? make_uniq<WrapChange>(engine, vector<string> {file.path}, opener) : nullptr;
 	auto begin = std::chrono::steady_clock::now();
 	auto own = wrap->inner.OpenFile(file, flags, opener);
 	if (!own) {
@@ -109,6 +109,9 @@ FileMetadata WrapFileSystem::Stats(FileHandle &handle) {
 		stats.version_tag = string();
 #endif
 	}
+#if PENSTOCK_DUCKDB_2
+	stats.cache_valid_until = Wrapped(handle).Deadline(stats.cache_valid_until);
+#endif
 	return stats;
 }
 
@@ -149,9 +152,9 @@ void WrapFileSystem::CreateDirectoriesRecursive(const string &path, optional_ptr
 }
 
 void WrapFileSystem::RemoveDirectory(const string &path, optional_ptr<FileOpener> opener) {
-	WrapChangedAny(engine, opener);
+	WrapRemovesDirectory(engine, path, opener);
 	wrap->inner.RemoveDirectory(path, opener);
-	WrapChangedAny(engine, opener);
+	WrapRemovesDirectory(engine, path, opener);
 }
 
 bool WrapFileSystem::ListFiles(const string &directory, const std::function<void(const string &, bool)> &callback,
@@ -165,11 +168,9 @@ bool WrapFileSystem::ListFilesExtended(const string &directory, const std::funct
 }
 
 void WrapFileSystem::MoveFile(const string &source, const string &target, optional_ptr<FileOpener> opener) {
-	WrapChange from(engine, source, opener);
-	WrapChange to(engine, target, opener);
+	WrapChange change(engine, {source, target}, opener);
 	wrap->inner.MoveFile(source, target, opener);
-	from.Ended();
-	to.Ended();
+	change.Ended();
 }
 
 bool WrapFileSystem::FileExists(const string &path, optional_ptr<FileOpener> opener) {
@@ -181,27 +182,22 @@ bool WrapFileSystem::IsPipe(const string &path, optional_ptr<FileOpener> opener)
 }
 
 void WrapFileSystem::RemoveFile(const string &path, optional_ptr<FileOpener> opener) {
-	WrapChange change(engine, path, opener);
+	WrapChange change(engine, {path}, opener);
 	wrap->inner.RemoveFile(path, opener);
 	change.Ended();
 }
 
 bool WrapFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpener> opener) {
-	WrapChange change(engine, path, opener);
+	WrapChange change(engine, {path}, opener);
 	auto removed = wrap->inner.TryRemoveFile(path, opener);
 	change.Ended();
 	return removed;
 }
 
 void WrapFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<FileOpener> opener) {
-	vector<unique_ptr<WrapChange>> changes;
-	for (auto &path : paths) {
-		changes.push_back(make_uniq<WrapChange>(engine, path, opener));
-	}
+	WrapChange change(engine, paths, opener);
 	wrap->inner.RemoveFiles(paths, opener);
-	for (auto &change : changes) {
-		change->Ended();
-	}
+	change.Ended();
 }
 
 vector<OpenFileInfo> WrapFileSystem::Glob(const string &path, FileOpener *opener) {
@@ -241,7 +237,7 @@ unique_ptr<MemoryMappedFile> WrapFileSystem::MemoryMapFile(const OpenFileInfo &f
 }
 
 optional<timestamp_t> WrapFileSystem::GetCacheValidUntil(FileHandle &handle) {
-	return SystemOf(handle).GetCacheValidUntil(Own(handle));
+	return Wrapped(handle).Deadline(SystemOf(handle).GetCacheValidUntil(Own(handle)));
 }
 
 optional<FileMetadata> WrapFileSystem::GetStatsIfExists(const OpenFileInfo &file, optional_ptr<FileOpener> opener) {
@@ -255,9 +251,12 @@ bool WrapFileSystem::CreateDirectoryExtended(const string &path, const CreateDir
 
 bool WrapFileSystem::RemoveDirectoryExtended(const string &path, const RemoveDirectoryOptions &options,
                                              optional_ptr<FileOpener> opener) {
-	WrapChangedAny(engine, opener);
+	if (options.mode == RemoveDirectoryMode::SINGLE) { // an empty one
+		return wrap->inner.RemoveDirectoryExtended(path, options, opener);
+	}
+	WrapRemovesDirectory(engine, path, opener);
 	auto removed = wrap->inner.RemoveDirectoryExtended(path, options, opener);
-	WrapChangedAny(engine, opener);
+	WrapRemovesDirectory(engine, path, opener);
 	return removed;
 }
 

@@ -52,11 +52,12 @@ WrapHandle::WrapHandle(FileSystem &fs, const OpenFileInfo &file_p, FlagsArg flag
 		of_client = true;
 	}
 	reads = make_uniq<Scope>(engine, opener);
+	is_cached = HasFileCache(opener);
 	can_seek = SeeksIn(own->file_system);
 }
 
 bool WrapHandle::IsUntold() {
-	if (!reads) {
+	if (!is_cached) {
 		return false;
 	}
 	lock_guard<mutex> guard(lock);
@@ -76,6 +77,16 @@ bool WrapHandle::IsUntold() {
 	}
 	return !kept;
 }
+
+#if PENSTOCK_DUCKDB_2
+optional<timestamp_t> WrapHandle::Deadline(optional<timestamp_t> told) {
+	if (!told || *told == timestamp_t::ninfinity()) {
+		return told;
+	}
+	Version version(*own);
+	return version.tag.empty() && version.modified == timestamp_t(0) ? told : optional<timestamp_t>();
+}
+#endif
 
 void WrapHandle::Close() {
 	{

@@ -89,3 +89,20 @@ def test_a_write_through_a_wrapped_system_that_fails_is_not_remembered_as_done(
     assert con.execute(read).fetchone() == (22,)
     other.execute(f"COPY (SELECT 333 AS v) TO '{url}'")
     assert con.execute(read).fetchone() == (333,)
+
+
+def test_a_cache_that_cannot_be_used_refuses_nothing_that_a_wrapped_system_does(
+    store: Fake, tmp_path: Path
+) -> None:
+    """What is written and removed by it is not ours."""
+    url = store.url("wrapped/without-cache")
+    (tmp_path / "file").write_text("not a directory")
+    for cache in (tmp_path / "file", Path("/proc/nowhere")):
+        con = beside(store, cache, "never")
+        parts = "SELECT i, i % 2 AS p FROM range(60) t(i)"
+        write = f"COPY ({parts}) TO '{url}/{cache.name}' (FORMAT csv, PARTITION_BY p, OVERWRITE)"
+        wrapped(con, store, write)
+        wrapped(con, store, write)
+        con.execute("SET GLOBAL penstock_cache_dir = ''")
+        read = f"SELECT count(*), count(DISTINCT p) FROM read_csv('{url}/{cache.name}/*/*.csv')"
+        assert con.execute(read).fetchone() == (60, 2)

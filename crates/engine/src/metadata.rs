@@ -205,9 +205,21 @@ impl MetadataCache {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets everything but which objects have changed: what answers tell that were asked for
+    /// before that counts no more now than without it.
     pub fn clear(&self) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed: Vec<(String, Option<Instant>)> = entries
+            .iter()
+            .filter(|(_, known)| known.changed.is_some())
+            .map(|(name, known)| (name.clone(), known.changed))
+            .collect();
+        entries.clear();
+        for (name, changed) in changed {
+            let known = Known { changed, entries: Vec::new() };
+            let weight = known.weight();
+            entries.insert(name, known, weight);
+        }
     }
 }
 

@@ -65,6 +65,21 @@ async fn an_answer_that_is_older_than_a_change_is_not_remembered() {
     assert_eq!(size(&bench, "a").await, (2, true));
 }
 
+/// Clearing forgets objects, and not that they change.
+#[tokio::test]
+async fn clearing_remembers_which_objects_may_still_change() {
+    let bench = bench();
+    let at = bench.at("a");
+    bench.store.place("a", pattern(1)).await;
+    let change = bench.query().change(slice::from_ref(&at)).await.unwrap();
+    drop(change);
+    assert_eq!(size(&bench, "a").await, (1, true));
+    bench.query().clear_cache().unwrap();
+    assert_eq!(size(&bench, "a").await, (1, true));
+    bench.store.place("a", pattern(2)).await;
+    assert_eq!(size(&bench, "a").await, (2, true), "nobody heard what became of the change");
+}
+
 /// The store may carry it out later than what is asked for next.
 #[tokio::test(start_paused = true)]
 async fn of_a_change_that_nobody_heard_the_end_of_nothing_is_remembered_for_a_while() {

@@ -105,6 +105,7 @@ async fn one_version_at_a_time_is_the_hosts_to_keep() {
     let new = second.open(&at, &host).await.unwrap();
     assert!(old.told_to_host(&first, true).is_some());
     assert!(new.told_to_host(&second, true).is_none(), "of the old version bytes are put there");
+    assert_eq!(new.told_to_host(&second, false), Some(new.meta()), "nothing is put anywhere");
     let again = first.open(&at, &host).await.unwrap();
     assert_eq!(again.told_to_host(&first, true), Some(old.meta()));
     drop((old, again));

@@ -193,10 +193,10 @@ bool ps_parallel_may_split(const ps_parallel *parallel, const ps_query *query, u
 typedef bool (*ps_sub_read_fn)(void *context, uint64_t handle, uint64_t offset, uint64_t len);
 bool ps_parallel_read(const ps_parallel *parallel, const ps_query *query, uint64_t offset, uint64_t len, ps_own_file own,
                       ps_sub_read_fn read, void *context, ps_error **error);
-/* Another file system of this process is about to write or remove the object, or has: what is remembered of it ends.
- * `is_heard`: whoever does knows what became of it; else nothing is remembered of it for a while. */
-bool ps_changed_by_others(ps_query *query, ps_str url, const ps_pair *options, size_t option_count, bool is_heard,
-                          ps_error **error);
+/* Another file system of this process is about to write or remove objects of one store, or has: what is remembered of
+ * them ends. `is_heard`: whoever does knows what became of them; else nothing is remembered of them for a while. */
+bool ps_changed_by_others(ps_query *query, const ps_str *urls, size_t url_count, const ps_pair *options,
+                          size_t option_count, bool is_heard, ps_error **error);
 
 /* ---- databases on devices: files of volumes, at nvme://PATH?db=NAME[&io=IO][&queues=QUEUES][&depth=N][&wait=WAIT] ----
  * The volume of a device is opened with the first file or spilling directory on it and closed with the last; all of a

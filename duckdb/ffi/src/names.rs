@@ -61,6 +61,27 @@ pub(crate) unsafe fn locate<'a>(
     Ok((query, at))
 }
 
+/// As [`locate`], for verbs of several objects.
+///
+/// # Safety
+/// The handle came from this library, texts and pairs are readable.
+pub(crate) unsafe fn locate_all<'a>(
+    query: *const PsQuery,
+    urls: *const PsStr,
+    url_count: usize,
+    options: *const PsPair,
+    option_count: usize,
+) -> Result<(&'a Arc<Query>, Vec<Location>)> {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let query = &handle(query, "query")?.query;
+        let options = pairs(options, option_count, "a store option")?;
+        let locate = |url: &PsStr| query.locate(url.text("the URL")?, &options);
+        let objects = array(urls, url_count, "the URLs")?.iter().map(locate);
+        Ok((query, objects.collect::<Result<_>>()?))
+    }
+}
+
 /// See the header.
 ///
 /// # Safety
@@ -330,12 +351,7 @@ pub unsafe extern "C" fn ps_remove(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let query = &handle(query, "query")?.query;
-            let options = pairs(options, option_count, "a store option")?;
-            let objects = array(urls, url_count, "the URLs")?
-                .iter()
-                .map(|url| query.locate(url.text("the URL")?, &options))
-                .collect::<Result<Vec<Location>>>()?;
+            let (query, objects) = locate_all(query, urls, url_count, options, option_count)?;
             query.block_on(query.remove(&objects))
         })
     }

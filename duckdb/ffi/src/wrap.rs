@@ -3,7 +3,7 @@
 
 use crate::abi::{PsPair, PsStr, free, give, handle};
 use crate::error::{PsError, guarded, quiet};
-use crate::names::locate;
+use crate::names::locate_all;
 use crate::query::PsQuery;
 use penstock_base::{ByteRange, Error, Kind};
 use penstock_engine::{OwnFile, ParallelReads, SubRead, WRAP_SYSTEMS};
@@ -63,11 +63,12 @@ impl Reads {
 /// See the header.
 ///
 /// # Safety
-/// The query came from this library, text and pairs are readable, `error` is null or writable.
+/// The query came from this library, texts and pairs are readable, `error` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_changed_by_others(
     query: *const PsQuery,
-    url: PsStr,
+    urls: *const PsStr,
+    url_count: usize,
     options: *const PsPair,
     option_count: usize,
     is_heard: bool,
@@ -76,8 +77,7 @@ pub unsafe extern "C" fn ps_changed_by_others(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
-            let (query, at) = locate(query, url, options, option_count)?;
-            let objects = [at];
+            let (query, objects) = locate_all(query, urls, url_count, options, option_count)?;
             let change = query.block_on(query.change(&objects))?;
             if is_heard {
                 change.ended(&Ok(()));

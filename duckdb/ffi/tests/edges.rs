@@ -426,12 +426,12 @@ fn what_other_file_systems_do_survives_nulls() {
         assert!(!kept.is_null());
         ps_kept_free(kept);
         ps_kept_free(null_mut());
-        assert!(ps_changed_by_others(opened.query, url, null(), 0, true, &mut error));
-        assert!(ps_changed_by_others(opened.query, url, null(), 0, false, &mut error));
-        assert!(!ps_changed_by_others(null(), url, null(), 0, true, &mut error));
+        assert!(ps_changed_by_others(opened.query, &url, 1, null(), 0, true, &mut error));
+        assert!(ps_changed_by_others(opened.query, &url, 1, null(), 0, false, &mut error));
+        assert!(!ps_changed_by_others(null(), &url, 1, null(), 0, true, &mut error));
         assert!(told(error).1.contains("null"));
         let unknown = lend("s4://edges/elsewhere.bin");
-        assert!(!ps_changed_by_others(opened.query, unknown, null(), 0, true, &mut error));
+        assert!(!ps_changed_by_others(opened.query, &unknown, 1, null(), 0, true, &mut error));
         assert!([Kind::Invalid as i32, Kind::Unsupported as i32].contains(&told(error).0));
     }
 }

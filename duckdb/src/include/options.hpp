@@ -16,6 +16,18 @@ string RootOf(const string &path);
 //! All pairs of the secret with the longest matching scope, and of the settings of the path's family.
 Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path);
 
+//! Objects that one call may name: of one bucket or container, by the same secret.
+struct StoreGroup {
+	string root;
+	Pairs options;
+	vector<ps_str> paths;
+};
+//! Borrows the paths.
+vector<StoreGroup> GroupByStore(const Engine &engine, optional_ptr<FileOpener> opener, const vector<string> &paths);
+
+//! Whether DuckDB's external file cache is on.
+bool HasFileCache(optional_ptr<FileOpener> opener);
+
 //! The names of the settings that concern stores: ours, DuckDB's, and those of httpfs and azure.
 vector<string> StoreSettingNames();
 //! The penstock_* settings with the values that the environment (PENSTOCK_<NAME>) or the table gives them.

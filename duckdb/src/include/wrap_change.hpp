@@ -5,11 +5,11 @@
 
 namespace penstock {
 
-//! An object that a wrapped system changes. What Penstock remembers of it ends before and behind the change.
+//! Objects that a wrapped system changes. What Penstock remembers of them ends before and behind the change.
 class WrapChange {
 public:
-	//! The change begins now.
-	WrapChange(const shared_ptr<Engine> &engine, const string &path, optional_ptr<FileOpener> opener);
+	//! The change begins now. Throws where the disk cache cannot note that, and nothing may be sent.
+	WrapChange(const shared_ptr<Engine> &engine, vector<string> paths, optional_ptr<FileOpener> opener);
 	//! Unless it has ended, nobody knows what becomes of it.
 	~WrapChange();
 
@@ -18,14 +18,17 @@ public:
 
 private:
 	void Tell(bool is_heard);
+	//! Where it is too late for an error: what is remembered in memory has ended before anything can fail.
+	void TellEnd(bool is_heard);
 
-	//! Empty for what Penstock does not serve.
-	string path;
-	Pairs options;
+	//! Those that Penstock serves.
+	vector<string> paths;
+	vector<StoreGroup> groups;
+	//! Until it has ended.
 	shared_ptr<Query> query;
 };
 
-//! A wrapped system has removed what nobody names: nothing that is remembered counts any more.
-void WrapChangedAny(const shared_ptr<Engine> &engine, optional_ptr<FileOpener> opener);
+//! A wrapped system removes what nobody names: nothing that is remembered counts any more.
+void WrapRemovesDirectory(const shared_ptr<Engine> &engine, const string &path, optional_ptr<FileOpener> opener);
 
 } // namespace penstock

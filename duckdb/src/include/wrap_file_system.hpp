@@ -53,6 +53,11 @@ public:
 
 	//! DuckDB asks for the version: it is to be told none where others read another one through its cache.
 	bool IsUntold();
+#if PENSTOCK_DUCKDB_2
+	//! Until when DuckDB's cache is to take bytes for valid unasked: only of what nothing tells the version of. A
+	//! deadline would count for all who have the file open, whichever version they read.
+	optional<timestamp_t> Deadline(optional<timestamp_t> told);
+#endif
 
 private:
 	struct SubReads;
@@ -72,6 +77,8 @@ private:
 	//! Once DuckDB has asked; while it is there, no other version is told.
 	KeptHandle kept;
 	bool was_asked = false;
+	//! It is read, and DuckDB's cache is on.
+	bool is_cached = false;
 	//! Opening it asked the store.
 	const bool is_connected;
 	//! Whose settings count and who may interrupt; null if the file is written or has no opener.

@@ -16,13 +16,14 @@ use std::sync::Arc;
 impl Reader {
     /// The host asks which version this is, as it does before it keeps bytes in a cache of its own.
     /// `None` where it is to be told neither tag nor time, and so keeps nothing: others still read
-    /// another version through that cache. `host_keeps`: it has such a cache, so ours in memory
-    /// does not keep what it reads of such files from now on.
+    /// another version through that cache. `host_keeps`: its cache is on, so ours in memory does
+    /// not keep what it reads of such files from now on.
     pub fn told_to_host(&self, query: &Query, host_keeps: bool) -> Option<&ObjectMeta> {
-        let query = &query.core;
-        if host_keeps {
-            query.host_cache.note(&self.at.key);
+        if !host_keeps {
+            return Some(&self.meta);
         }
+        let query = &query.core;
+        query.host_cache.note(&self.at.key);
         let ask = || query.engine.host_versions.asked(self.at.url(), &self.version);
         self.is_kept.get_or_init(ask).is_some().then_some(&self.meta)
     }
