@@ -22,6 +22,8 @@
 #include "duckdb/planner/operator/logical_simple.hpp"
 #endif
 
+#include <algorithm>
+
 namespace penstock {
 
 thread_local bool extension_load_is_pretended = false;
@@ -45,6 +47,12 @@ public:
 		}
 		count++;
 		return true;
+	}
+	//! It is really loaded, and stays so.
+	bool IsLoaded(DatabaseInstance &db, const string &extension) {
+		lock_guard<mutex> guard(lock);
+		auto info = ExtensionManager::Get(db).GetExtensionInfo(extension);
+		return counts[extension] == 0 && info && info->is_loaded;
 	}
 	void End(DatabaseInstance &db, const string &extension) {
 		lock_guard<mutex> guard(lock);
@@ -212,11 +220,13 @@ void RewriteAttach(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &
 		// Where its data lies stands in its catalog, so either may be asked for.
 		extensions = {"httpfs", "azure"};
 	}
+	auto &pretences = static_cast<AttachRewrite &>(*input.info).pretences;
+	auto is_loaded = [&](const string &name) { return pretences->IsLoaded(*input.context.db, name); };
+	extensions.erase(std::remove_if(extensions.begin(), extensions.end(), is_loaded), extensions.end());
 	if (extensions.empty()) {
 		return;
 	}
-	auto &rewrite = static_cast<AttachRewrite &>(*input.info);
-	auto pretending = make_uniq<LogicalPretendingAttach>(std::move(plan), rewrite.pretences, std::move(extensions));
+	auto pretending = make_uniq<LogicalPretendingAttach>(std::move(plan), pretences, std::move(extensions));
 	pretending->ResolveOperatorTypes();
 	plan = std::move(pretending);
 }

@@ -61,6 +61,17 @@ def load_pypi(con: duckdb.DuckDBPyConnection, name: str) -> None:
     con.execute(f"LOAD '{pypi_extension(name)}'")
 
 
+def in_a_process(script: str, *arguments: str) -> str:
+    """What another process prints that runs this."""
+    command = [sys.executable, "-c", script, *arguments]
+    here = Path(__file__).parent
+    done = subprocess.run(
+        command, cwd=here, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def refused_process(setting: str, url: str, secret: str) -> str:
     """What another process is told, which reads a URL with `SET` of a cache that is in use."""
     script = (

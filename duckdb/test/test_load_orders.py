@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect, load_penstock, load_pypi
+from harness import Fake, connect, in_a_process, load_penstock, load_pypi
 
 OTHERS = ("httpfs", "azure", "aws")
 ORDERS = [
@@ -124,3 +124,45 @@ def test_attach_works_with_and_without_httpfs(fakes: dict[str, Fake], tmp_path: 
         con.execute("ATTACH 's3://orders/r.db' AS r")
         assert con.execute("FROM r.t").fetchall() == [(5,)]
         con.close()
+
+
+TOUCHED_BY_A_SCAN = """
+import re, sys
+from pathlib import Path
+from harness import connect, load_penstock, load_pypi
+
+def touched_kib():
+    maps = re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+    code = [it for it in maps if re.match(r"\\S+ r-xp .*libduckdb.so\\n", it)]
+    assert len(code) == 1, code
+    return int(re.search(r"Rss: +(\\d+) kB", code[0])[1])
+
+con = connect(load=False)
+if sys.argv[2] == "httpfs":
+    load_pypi(con, "httpfs")
+load_penstock(con)
+con.execute(f"CREATE SECRET s ({sys.argv[1]})")
+con.execute("ATTACH 's3://orders/code.db' AS r")
+before = touched_kib()
+con.execute("SELECT sum(hash(i)) FROM r.t WHERE i % 7 = 3").fetchall()
+print(touched_kib() - before)
+"""
+
+
+def test_an_attach_that_needs_nothing_of_us_is_duckdbs_own(
+    fakes: dict[str, Fake], tmp_path: Path
+) -> None:
+    """All that an ATTACH of ours opens runs in the DuckDB that the extension is linked against, of
+    which a process has a second copy: only where httpfs is not there."""
+    con = connect()
+    con.execute(f"CREATE SECRET s ({fakes['s3'].secret})")
+    local = tmp_path / "code.db"
+    con.execute(f"ATTACH '{local}' AS l; CREATE TABLE l.t AS FROM range(100_000) t(i); DETACH l")
+    blob = f"(SELECT content FROM read_blob('{local}'))"
+    con.execute(f"COPY {blob} TO 's3://orders/code.db' (FORMAT blob)")
+    con.close()
+    touched = {
+        others: int(in_a_process(TOUCHED_BY_A_SCAN, fakes["s3"].secret, others))
+        for others in ("none", "httpfs")
+    }
+    assert touched["httpfs"] == 0 < touched["none"], touched
