@@ -60,7 +60,8 @@ metrics! {
     ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
     FlightsShared "flights_shared" "count"
         "Spans, or parts of them, that came with a request of another reader, or lay ready for one.";
-    ReadAheadBytes "read_ahead_bytes" "bytes" "Bytes asked of stores ahead of reads; of files that are opened ahead, those that came.";
+    ReadAheadBytes "read_ahead_bytes" "bytes"
+        "Bytes asked of stores ahead of reads; of files that are opened ahead, those that came.";
     ReadAheadWastedBytes "read_ahead_wasted_bytes" "bytes"
         "Of these, bytes that arrived and no read wanted, or that had to be asked for again.";
     CacheHits "cache_hits" "count" "Blocks read from the caches of bytes, on disk and in memory.";

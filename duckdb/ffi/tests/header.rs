@@ -96,7 +96,7 @@ fn structs_have_the_same_fields_in_the_same_order() {
         ("ps_str", "PsStr"),
         ("ps_pair", "PsPair"),
         ("ps_known", "PsKnown"),
-        ("ps_meta", "PsMeta"),
+        ("ps_told", "PsTold"),
         ("ps_range", "PsRange"),
         ("ps_filter", "PsFilter"),
         ("ps_entry", "PsEntry"),

@@ -6,6 +6,7 @@
 //! the ETag.
 
 mod ahead;
+mod arrived;
 mod at_once;
 mod begun;
 mod block;

@@ -4,11 +4,11 @@
 use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::query::QueryCore;
+use crate::read::arrived::Arrived;
 use crate::read::order::{Allowed, Next, Order, windows};
 use crate::read::plan::footer_window;
 use crate::read::ranges::Ranges;
 use crate::read::small::{LINK_BYTES_MAX, Small, Text};
-use crate::read::stream::Arrived;
 use crate::read::version::Version;
 use crate::read::{Known, Reader, ends_with, open_ahead, tail_first};
 use crate::request_log::Scope;

@@ -6,55 +6,18 @@ use crate::location::Location;
 use crate::pace::millis;
 use crate::pace::trickle::Stretch;
 use crate::query::{Query, QueryCore};
+use crate::read::arrived;
 use crate::read::room::Room;
 use crate::read::through::{self, Through, Wants};
 use crate::read::trails::Mark;
 use crate::read::version::{Version, changed, mismatch};
-use crate::request_log::Scope;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use penstock_base::{ByteRange, Error, Kind, Metric, Result, Retry};
+use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::{Again, Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::time::{Instant, sleep};
-
-tokio::task_local! {
-    static ARRIVED: Arc<Arrived>;
-}
-
-/// Counts the bytes that come from the store ahead of reads, as they come.
-#[derive(Debug)]
-pub(super) struct Arrived {
-    bytes: AtomicU64,
-    scope: Arc<Scope>,
-}
-
-impl Arrived {
-    /// Of a statement.
-    pub fn of(scope: &Arc<Scope>) -> Arc<Self> {
-        Arc::new(Arrived { bytes: AtomicU64::new(0), scope: Arc::clone(scope) })
-    }
-
-    /// Counts what comes while a future runs.
-    pub fn during<F: Future>(
-        self: &Arc<Self>,
-        future: F,
-    ) -> impl Future<Output = F::Output> + use<F> {
-        ARRIVED.scope(Arc::clone(self), future)
-    }
-
-    fn count(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.scope.count(Metric::ReadAheadBytes, bytes);
-    }
-
-    /// So far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-}
 
 /// A GET that is being read. All its bytes are of one version, however often it was resumed.
 #[derive(Debug)]
@@ -277,8 +240,7 @@ impl Stream {
                 Ok(count) => {
                     let start = self.next;
                     self.came(count);
-                    // Few are counted.
-                    let _ = ARRIVED.try_with(|arrived| arrived.count(count as u64));
+                    arrived::count(count as u64);
                     self.attempts.progressed();
                     let end = self.body_end;
                     let is_last = self.next == end;
