@@ -12,10 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
-from lanes import Job, Lanes, Result, end_by_interrupt, summary
+from lanes import Job, Result, run_stage
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "crates/gateway/pytests"
@@ -51,18 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="All tests of the gateway with real clients.")
     parser.add_argument("--lanes", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args()
-    begin = time.monotonic()
-
-    def tell(text: str) -> None:
-        print(text, flush=True)
-
-    try:
-        results = Lanes(options.lanes, tell).run(jobs())
-    except KeyboardInterrupt:
-        end_by_interrupt()
-        raise
-    tell(summary("gateway", results, time.monotonic() - begin, again))
-    return 1 if any(it.trouble for it in results) else 0
+    return run_stage("gateway", options.lanes, jobs(), again)
 
 
 if __name__ == "__main__":

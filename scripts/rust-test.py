@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from lanes import Job, Lanes, Result, end_by_interrupt, summary
+from lanes import Job, Result, run_stage, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 CARGO = ("cargo", "test", "--workspace", "--locked", "--quiet")
@@ -58,10 +58,6 @@ def main() -> int:
     options, more = parser.parse_known_args()
     build = [*CARGO, *more, "--no-run", "--message-format=json-render-diagnostics"]
     begin = time.monotonic()
-
-    def tell(text: str) -> None:
-        print(text, flush=True)
-
     built = subprocess.run(build, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode:
         return 1
@@ -70,13 +66,7 @@ def main() -> int:
         raise SystemExit(f"there is no {', '.join(missing)}: mend LONG")
     tell(f"built {len(jobs)} programs of tests in {time.monotonic() - begin:.0f} s")
     jobs.append(Job("what documentation shows", (*CARGO, *more, "--doc")))
-    try:
-        results = Lanes(options.lanes, tell).run(jobs)
-    except KeyboardInterrupt:
-        end_by_interrupt()
-        raise
-    tell(summary("rust", results, time.monotonic() - begin, again))
-    return 1 if any(it.trouble for it in results) else 0
+    return run_stage("rust", options.lanes, jobs, again)
 
 
 if __name__ == "__main__":

@@ -61,13 +61,18 @@ def load_pypi(con: duckdb.DuckDBPyConnection, name: str) -> None:
     con.execute(f"LOAD '{pypi_extension(name)}'")
 
 
-def in_a_process(script: str, *arguments: str) -> str:
-    """What another process prints that runs this."""
+def ran(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Another process that has run this."""
     command = [sys.executable, "-c", script, *arguments]
     here = Path(__file__).parent
-    done = subprocess.run(
+    return subprocess.run(
         command, cwd=here, capture_output=True, text=True, timeout=60, check=False
     )
+
+
+def in_a_process(script: str, *arguments: str) -> str:
+    """What another process prints that runs this."""
+    done = ran(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -81,11 +86,7 @@ def refused_process(setting: str, url: str, secret: str) -> str:
         f'con.execute("SET {setting}")\n'
         f"con.execute(\"FROM '{url}' LIMIT 1\")\n"
     )
-    command = [sys.executable, "-c", script]
-    here = Path(__file__).parent
-    done = subprocess.run(
-        command, cwd=here, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran(script)
     assert done.returncode != 0
     return done.stderr
 

@@ -234,6 +234,29 @@ def trouble_of(code: int, left: Mapping[int, str]) -> str:
     return "; ".join(why)
 
 
+def tell(text: str) -> None:
+    """Prints at once."""
+    print(text, flush=True)
+
+
+def run_stage(
+    name: str,
+    count: int,
+    jobs: list[Job],
+    again: Callable[[Result], list[str]],
+    ended: Callable[[Result], None] = lambda _result: None,
+) -> int:
+    """Runs the jobs of a stage in so many lanes and tells of them; 1 if one failed."""
+    begin = time.monotonic()
+    try:
+        results = Lanes(count, tell, ended).run(jobs)
+    except KeyboardInterrupt:
+        end_by_interrupt()
+        raise
+    tell(summary(name, results, time.monotonic() - begin, again))
+    return 1 if any(it.trouble for it in results) else 0
+
+
 def end_by_interrupt() -> None:
     """Ends this process as Ctrl-C would have: a shell that called it goes on otherwise."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

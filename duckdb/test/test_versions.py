@@ -23,6 +23,15 @@ def place(store: Fake, url: str, version: int) -> None:
     writer.close()
 
 
+def keep_on_disk(con: duckdb.DuckDBPyConnection, table: str, directory: Path) -> None:
+    """All of what is there now comes to lie on our disk, and none of it in DuckDB's cache."""
+    con.execute(f"SET GLOBAL penstock_cache_dir = '{directory}'")
+    con.execute("SET GLOBAL penstock_cache_validation = 'query'")
+    con.execute("SET GLOBAL enable_external_file_cache = false")
+    con.execute(f"SELECT max(v), max(s) FROM {table}")
+    con.execute("SET GLOBAL enable_external_file_cache = true")
+
+
 def rest(rows: duckdb.DuckDBPyConnection) -> set[int]:
     """The values in the rows of an open result."""
     seen: set[int] = set()
@@ -40,14 +49,9 @@ def test_versions_do_not_mix_in_duckdbs_cache(
     read the new one, and what comes later sees the new one alone."""
     url = store.url(f"versions/{name}")
     place(store, url, 1)
-    con = scanner(store)
-    con.execute(f"SET GLOBAL penstock_cache_dir = '{tmp_path}'")
-    con.execute("SET GLOBAL penstock_cache_validation = 'query'")
-    # All of the old version is on the disk, and none of it in DuckDB's cache.
-    con.execute("SET GLOBAL enable_external_file_cache = false")
     table = f"read_parquet('{url}')"
-    con.execute(f"SELECT max(v), max(s) FROM {table}")
-    con.execute("SET GLOBAL enable_external_file_cache = true")
+    con = scanner(store)
+    keep_on_disk(con, table, tmp_path)
     old = con.cursor().execute(f"SELECT {columns} FROM {table}")
     assert old.fetchmany(10)
     place(store, url, 2)
@@ -103,11 +107,7 @@ def test_versions_do_not_mix_where_a_wrapped_system_opens_the_newer_one(
     place(store, url, 1)
     con = scanner(store)
     load_pypi(con, extension)
-    con.execute(f"SET GLOBAL penstock_cache_dir = '{tmp_path}'")
-    con.execute("SET GLOBAL penstock_cache_validation = 'query'")
-    con.execute("SET GLOBAL enable_external_file_cache = false")
-    con.execute(f"SELECT max(v), max(s) FROM '{url}'")
-    con.execute("SET GLOBAL enable_external_file_cache = true")
+    keep_on_disk(con, f"'{url}'", tmp_path)
     old = con.cursor().execute(f"SELECT v, s FROM '{url}'")
     assert old.fetchmany(10)
     place(store, url, 2)
