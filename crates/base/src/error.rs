@@ -2,6 +2,8 @@
 //!
 //! Each door translates a kind once: DuckDB exception class, S3 code and status, exit code.
 
+use crate::redact;
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -78,10 +80,12 @@ pub enum Retry {
 }
 
 /// An error: what failed (operation and object), why, and what to do.
+///
+/// Its texts go through [`redact`] when they are given, so that callers may name objects and quote
+/// servers as they are.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     kind: Kind,
     retry: Retry,
@@ -102,7 +106,7 @@ impl Error {
         Error(Box::new(Inner {
             kind,
             retry: Retry::Never,
-            message: message.into(),
+            message: redacted(message.into(), redact::text),
             operation: None,
             object: None,
             hint: None,
@@ -129,24 +133,25 @@ impl Error {
         self
     }
 
-    /// Names the object, as a URL without credentials. The innermost caller wins.
+    /// Names the object by its URL, of which the secrets are replaced. The innermost caller wins.
     #[must_use]
     pub fn with_object(mut self, object: impl Into<String>) -> Self {
-        self.0.object.get_or_insert_with(|| object.into());
+        self.0.object.get_or_insert_with(|| redacted(object.into(), redact::url));
         self
     }
 
     /// Tells the reader what to do next. The innermost caller wins.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.0.hint.get_or_insert_with(|| hint.into());
+        self.0.hint.get_or_insert_with(|| redacted(hint.into(), redact::text));
         self
     }
 
     /// Adds to the message, in parentheses: how often it was tried, what else failed.
     #[must_use]
     pub fn with_note(mut self, note: impl fmt::Display) -> Self {
-        self.0.message = format!("{} ({note})", self.0.message);
+        let message = format!("{} ({note})", self.0.message);
+        self.0.message = redacted(message, redact::text);
         self
     }
 
@@ -160,7 +165,8 @@ impl Error {
     /// Keeps the service's own code of the failure (`NoSuchBucket`), unless it is empty.
     #[must_use]
     pub fn with_service_code(mut self, code: impl Into<String>) -> Self {
-        self.0.service_code = Some(code.into()).filter(|code| !code.is_empty());
+        let code = Some(code.into()).filter(|code| !code.is_empty());
+        self.0.service_code = code.map(|code| redacted(code, redact::text));
         self
     }
 
@@ -266,7 +272,7 @@ impl fmt::Display for Error {
         }
         f.write_str(&inner.message)?;
         if let Some(source) = &inner.source {
-            let cause = source.to_string();
+            let cause = redacted(source.to_string(), redact::text);
             if !inner.message.contains(&cause) {
                 write!(f, ": {cause}")?;
             }
@@ -276,6 +282,34 @@ impl fmt::Display for Error {
             write!(f, "{} {hint}", if is_asked { "" } else { "." })?;
         }
         Ok(())
+    }
+}
+
+/// By hand: a source's own `Debug` may show what its text holds.
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = self.source.as_ref().map(|it| redacted(it.to_string(), redact::text));
+        f.debug_struct("Inner")
+            .field("kind", &self.kind)
+            .field("retry", &self.retry)
+            .field("message", &self.message)
+            .field("operation", &self.operation)
+            .field("object", &self.object)
+            .field("hint", &self.hint)
+            .field("http_status", &self.http_status)
+            .field("service_code", &self.service_code)
+            .field("etag", &self.etag)
+            .field("was_unsigned", &self.was_unsigned)
+            .field("source", &source)
+            .finish()
+    }
+}
+
+/// A text without its secrets; the text itself where it has none.
+fn redacted(text: String, by: fn(&str) -> Cow<'_, str>) -> String {
+    match by(&text) {
+        Cow::Owned(shown) => shown,
+        Cow::Borrowed(_) => text,
     }
 }
 
@@ -300,6 +334,23 @@ mod tests {
             "GET s3://lake/t.parquet: the store refused the key (403 AccessDenied). \
              Check the secret that `FROM which_secret(...)` names"
         );
+    }
+
+    #[test]
+    fn no_text_of_an_error_shows_a_secret() {
+        let url = "https://u:MARK1@h/x?sig=MARK2";
+        let cause = std::io::Error::other(format!("{url}: no such host"));
+        let error = Error::new(Kind::Denied, format!("`{url}` was refused"))
+            .with_object(format!("{url}&se=1"))
+            .with_hint(format!("Look at {url}"))
+            .with_note(format_args!("asked {url} twice"))
+            .with_service_code("X?token=MARK3")
+            .with_source(cause);
+        for shown in [error.to_string(), format!("{error:?}"), error.again().to_string()] {
+            assert!(!shown.contains("MARK"), "{shown}");
+            assert!(shown.contains("https://***@h/x?sig=***"), "{shown}");
+        }
+        assert_eq!(error.object(), Some("https://***@h/x?sig=***&se=***"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod histogram;
 pub mod metrics;
 pub mod nearest;
 pub mod range;
+pub mod redact;
 pub mod secret;
 pub mod settings;
 

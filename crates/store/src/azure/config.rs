@@ -431,7 +431,7 @@ mod tests {
                 ],
                 "one of client_id",
             ),
-            (&[("connection_string", "AccountName")], "AccountKey=KEY"),
+            (&[("connection_string", "AccountName")], "AccountKey=..."),
             (&[("account_name", "a"), ("account_key", "?")], "not base64"),
         ] {
             let error = decide("az://c/k", pairs).unwrap_err();

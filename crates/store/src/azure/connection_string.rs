@@ -17,9 +17,9 @@ const DEVELOPMENT_KEY: &str =
 const DEVELOPMENT_HOST: &str = "http://127.0.0.1";
 const DEVELOPMENT_PORT: u16 = 10000;
 
-const FORM: &str = "The form is DefaultEndpointsProtocol=https;AccountName=NAME;AccountKey=KEY;\
+const FORM: &str = "The form is DefaultEndpointsProtocol=https;AccountName=NAME;AccountKey=...;\
                     EndpointSuffix=core.windows.net, or BlobEndpoint=URL;\
-                    SharedAccessSignature=SAS, or UseDevelopmentStorage=true";
+                    SharedAccessSignature=..., or UseDevelopmentStorage=true";
 
 const NAMES: &[&str] = &[
     "DefaultEndpointsProtocol",
