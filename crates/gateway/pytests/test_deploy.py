@@ -1,42 +1,28 @@
-"""The files in deploy/: they parse, name what exists, and the chart fits its values."""
+"""The files in deploy/: they parse, and name what exists. The chart has tests of its own."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import tomllib
-from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
-DEPLOY = ROOT / "deploy"
-CHART = DEPLOY / "helm/penstock"
-TEMPLATES = sorted(CHART.glob("templates/*.yaml"))
-REFERENCE = (ROOT / "docs/reference.md").read_text()
-
-
-def documents(text: str) -> list[Any]:
-    return [found for found in yaml.safe_load_all(text) if found is not None]
-
-
-def metric_names() -> set[str]:
-    """From the printed table, which a test holds to the code."""
-    table = REFERENCE.split("## Metrics of the server")[1].split("\n## ")[0]
-    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
-
-
-def setting_names() -> set[str]:
-    table = REFERENCE.split("## Settings")[1] + REFERENCE.split("## Settings of the server")[1]
-    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+from gateway_tests.manifests import (
+    CHART,
+    DEPLOY,
+    REFERENCE,
+    ROOT,
+    check_workload,
+    documents,
+    metric_names,
+    setting_names,
+)
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
@@ -96,6 +82,13 @@ def test_images_have_no_registry() -> None:
             assert "/" not in image or not re.search(r"[.:]", host), f"{path}: {image}"
 
 
+# What the Secret of the chart's defaults holds.
+CHART_SECRET = {
+    "LAKE_SECRET_KEY": "a secret of some length",
+    "AZURE_STORAGE_CONNECTION_STRING": "AccountName=lake;AccountKey=bGFrZQ==",
+}
+
+
 def configs() -> dict[str, tuple[str, dict[str, str]]]:
     """Each config file in deploy/, and the variables that stand beside it."""
     manifests = {
@@ -108,7 +101,7 @@ def configs() -> dict[str, tuple[str, dict[str, str]]]:
             manifests["ConfigMap"]["data"]["penstock.toml"],
             {row["name"]: row["value"] for row in container["env"]},
         ),
-        "chart": (yaml.safe_load((CHART / "values.yaml").read_text())["config"], {}),
+        "chart": (yaml.safe_load((CHART / "values.yaml").read_text())["config"], CHART_SECRET),
         "compose": (
             (DEPLOY / "compose/penstock.toml").read_text(),
             compose["services"]["penstock"]["environment"],
@@ -193,210 +186,6 @@ def test_kubernetes_names_fit_together() -> None:
         "HorizontalPodAutoscaler", "PodDisruptionBudget",
     }  # fmt: skip
     check_workload(found)
-
-
-def check_workload(found: dict[str, Any]) -> None:
-    """Ports, probes, volumes, selectors and rights of the pods."""
-    deployment = found["Deployment"]["spec"]
-    pod = deployment["template"]
-    labels = pod["metadata"]["labels"]
-    for chooser in (deployment["selector"]["matchLabels"], found["Service"]["spec"]["selector"]):
-        assert chooser.items() <= labels.items()
-    assert found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
-    assert target["name"] == found["Deployment"]["metadata"]["name"]
-    (container,) = pod["spec"]["containers"]
-    ports = {port["name"] for port in container["ports"]}
-    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("readiness", "liveness")]
-    assert [probe["path"] for probe in probes] == ["/readyz", "/healthz"]
-    assert {probe["port"] for probe in probes} <= ports
-    assert {port["targetPort"] for port in found["Service"]["spec"]["ports"]} <= ports
-    volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
-    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
-    assert pod["spec"]["enableServiceLinks"] is False
-    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert pod["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
-    assert found["ConfigMap"]["data"]["penstock.toml"]
-
-
-def defined(values: object, path: str) -> bool:
-    for part in path.split("."):
-        if not isinstance(values, dict) or part not in values:
-            return False
-        values = values[part]
-    return True
-
-
-def leaves(values: object, path: str = "") -> list[str]:
-    if isinstance(values, dict) and values:
-        return [leaf for name, inner in values.items() for leaf in leaves(inner, f"{path}.{name}")]
-    return [path.lstrip(".")]
-
-
-def test_templates_use_every_value_and_no_other() -> None:
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    used: set[str] = set()
-    for path in [*TEMPLATES, CHART / "templates/_helpers.tpl"]:
-        for name in re.findall(r"\.Values\.([\w.]+)", path.read_text()):
-            assert defined(values, name), f"{path.name}: {name}"
-            used.add(name)
-    for leaf in leaves(values):
-        assert any(leaf == name or leaf.startswith(f"{name}.") for name in used), leaf
-
-
-def test_templates_close_what_they_open_and_include_what_is_defined() -> None:
-    helpers = (CHART / "templates/_helpers.tpl").read_text()
-    names = set(re.findall(r'define "([\w.]+)"', helpers))
-    for path in [*TEMPLATES, CHART / "templates/_helpers.tpl"]:
-        text = path.read_text()
-        actions = re.findall(r"\{\{-?\s*(\w+)", text)
-        opened = sum(word in ("if", "range", "with", "define") for word in actions)
-        assert opened == actions.count("end"), path.name
-        assert text.count("{{") == text.count("}}"), path.name
-        assert set(re.findall(r'include "([\w.]+)"', text)) <= names, path.name
-
-
-@pytest.fixture(scope="module")
-def render() -> Callable[..., dict[str, Any]]:
-    """A renderer of our own: Go's templates with the few functions that the chart uses."""
-    renderer = ROOT / "scripts/peers/helm-render.sh"
-    command = subprocess.run([renderer, "install"], check=True, stdout=subprocess.PIPE)
-    program = command.stdout.decode().strip()
-    assert shutil.which(program) is not None
-
-    def rendered(*changes: str) -> dict[str, Any]:
-        done = subprocess.run([program, CHART, *changes], check=True, stdout=subprocess.PIPE)
-        return {found["kind"]: found for found in documents(done.stdout.decode())}
-
-    return rendered
-
-
-def pod_of(found: dict[str, Any]) -> dict[str, Any]:
-    pod: dict[str, Any] = found["Deployment"]["spec"]["template"]
-    return pod
-
-
-def test_the_chart_renders(render: Callable[..., dict[str, Any]]) -> None:
-    plain = render()
-    check_workload(plain)
-    assert "Ingress" not in plain and "replicas" not in plain["Deployment"]["spec"]
-    assert plain["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 4
-    assert plain["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 40
-    everything = render(
-        "ingress.enabled=true", "ingress.tlsSecretName=cert", "tls.secretName=cert",
-        "azureWorkloadIdentity.clientId=an-id", "metrics.podMonitor=true",
-        "image.repository=example/penstock", "keys.existing=mine",
-    )  # fmt: skip
-    check_workload(everything)
-    assert "Secret" not in everything and "PodMonitor" in everything
-    (container,) = everything["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == "example/penstock:latest"
-    environment = {row["name"]: row["value"] for row in container["env"]}
-    assert environment["PENSTOCK_TLS_CERT_FILE"] == "/etc/penstock/tls/tls.crt"
-    assert environment["PENSTOCK_DRAIN_DELAY_MS"] == "5000"
-    for variable in environment:
-        assert variable.removeprefix("PENSTOCK_").lower() in setting_names(), variable
-    annotations = everything["ServiceAccount"]["metadata"]["annotations"]
-    assert annotations["azure.workload.identity/client-id"] == "an-id"
-    assert everything["Ingress"]["spec"]["tls"][0]["secretName"] == "cert"
-    fixed = render("autoscaling.enabled=false", "disruptionBudget.enabled=false")
-    assert fixed["Deployment"]["spec"]["replicas"] == 4
-    assert not {"HorizontalPodAutoscaler", "PodDisruptionBudget"} & set(fixed)
-
-
-@pytest.mark.parametrize("version", ["1.25.0", "1.31.0", kubernetes_validate.latest_version()])
-def test_manifests_fit_the_schemas_of_kubernetes(
-    render: Callable[..., dict[str, Any]], version: str
-) -> None:
-    """Those of the API server, which takes no field that it does not know."""
-    plain = documents((DEPLOY / "kubernetes/penstock.yaml").read_text())
-    assert len(plain) == 7
-    everything = render(
-        "ingress.enabled=true", "ingress.tlsSecretName=cert", "tls.secretName=cert",
-        "azureWorkloadIdentity.clientId=an-id", "keys.existing=mine",
-    )  # fmt: skip
-    fixed = render("autoscaling.enabled=false", "serviceAccount.create=false")
-    for found in (plain, *(list(them.values()) for them in (render(), everything, fixed))):
-        for resource in found:
-            kubernetes_validate.validate(resource, version, strict=True)
-    wrong = next(one for one in plain if one["kind"] == "Deployment")
-    wrong["spec"]["replica"] = 4
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, version, strict=True)
-
-
-def test_another_config_and_other_keys_make_other_pods(
-    render: Callable[..., dict[str, Any]],
-) -> None:
-    def sums(*changes: str) -> tuple[str, str]:
-        annotations = pod_of(render(*changes))["metadata"]["annotations"]
-        return annotations["checksum/config"], annotations["checksum/keys"]
-
-    config, keys = sums("keys.values={lake: one, pond: two}")
-    assert (config, keys) == sums("keys.values={pond: two, lake: one}")
-    other_config, same_keys = sums("keys.values={lake: one, pond: two}", "config=listen")
-    assert other_config != config and same_keys == keys
-    same_config, other_keys = sums("keys.values={lake: one, pond: three}")
-    assert same_config == config and other_keys != keys
-    # Of a Secret that is not the chart's nothing is known.
-    annotations = pod_of(render("keys.existing=mine"))["metadata"]["annotations"]
-    assert "checksum/config" in annotations and "checksum/keys" not in annotations
-
-
-def test_volumes_of_ones_own_are_mounted(render: Callable[..., dict[str, Any]]) -> None:
-    """Those of the example, which is the documentation."""
-    text = (CHART / "values.yaml").read_text()
-    lines = re.findall(r"^#   (.*)", text, re.MULTILINE)
-    example = yaml.safe_load("\n".join(lines))
-    assert set(example) == {"extraVolumes", "extraVolumeMounts"}
-    changes = [f"{name}={json.dumps(value)}" for name, value in example.items()]
-    found = render(*changes)
-    check_workload(found)
-    pod = pod_of(found)["spec"]
-    (container,) = pod["containers"]
-    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
-    named = re.findall(r'# (\w+) = "(/[^"]+)"', "\n".join(lines))
-    assert {name for name, _ in named} == {"cache_dir", "ca_file", "service_account_path"}
-    for name, file in named:
-        assert f"| `{name}` |" in REFERENCE
-        assert any(Path(file).is_relative_to(path) for path in paths), file
-    assert len(pod["volumes"]) == len(paths) == 5
-
-
-def test_pods_have_an_account_that_is_there(render: Callable[..., dict[str, Any]]) -> None:
-    for changes, made, name in (
-        ((), "release", "release"),
-        (("serviceAccount.name=mine",), "mine", "mine"),
-        (("serviceAccount.create=false",), None, "default"),
-        (("serviceAccount.create=false", "serviceAccount.name=mine"), None, "mine"),
-    ):
-        found = render(*changes)
-        assert pod_of(found)["spec"]["serviceAccountName"] == name, changes
-        account = found.get("ServiceAccount")
-        assert (account and account["metadata"]["name"]) == made, changes
-
-
-def test_the_ingress_lets_large_bodies_through(render: Callable[..., dict[str, Any]]) -> None:
-    nginx = "nginx.ingress.kubernetes.io"
-
-    def annotations(*changes: str) -> dict[str, str]:
-        found = render("ingress.enabled=true", *changes)
-        told: dict[str, str] = found["Ingress"]["metadata"]["annotations"]
-        return told
-
-    plain = annotations()
-    assert plain[f"{nginx}/proxy-body-size"] == "0"
-    assert plain[f"{nginx}/proxy-request-buffering"] == "off"
-    assert f"{nginx}/backend-protocol" not in plain
-    # A certificate of the Ingress itself changes nothing behind it.
-    assert annotations("ingress.tlsSecretName=cert") == plain
-    secure = annotations("tls.secretName=cert")
-    assert secure == plain | {f"{nginx}/backend-protocol": "HTTPS"}
-    told = f"{nginx}/backend-protocol"
-    assert annotations("tls.secretName=cert", f"ingress.annotations={{{told}: GRPCS}}") == {
-        told: "GRPCS"
-    }
 
 
 def test_the_root_of_the_image_runs_alone(tmp_path: Path) -> None:

@@ -23,6 +23,22 @@ default
 {{- end -}}
 {{- end -}}
 
+{{- /* Whether keys come from files. */}}
+{{- define "penstock.hasKeyFiles" -}}
+{{- if or .Values.keys.existing .Values.keys.values -}}yes{{- end -}}
+{{- end -}}
+
+{{- /* Refuses what would install and never start. */}}
+{{- define "penstock.check" -}}
+{{- $variables := or .Values.envFromSecret .Values.environment -}}
+{{- if and (regexMatch "(?m)^\\s*\\w+_env\\s*=" .Values.config) (not $variables) -}}
+{{- fail "config takes secrets from variables: name the Secret that has them, with --set envFromSecret=NAME" -}}
+{{- end -}}
+{{- if and (contains "/etc/penstock/keys/" .Values.config) (not (include "penstock.hasKeyFiles" .)) -}}
+{{- fail "config takes keys from files: name the Secret that has them, with --set keys.existing=NAME" -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "penstock.keys" -}}
 {{- if .Values.keys.existing -}}
 {{- .Values.keys.existing -}}
