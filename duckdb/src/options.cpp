@@ -119,10 +119,10 @@ void AddValue(Pairs &pairs, const string &key, const Value &value) {
 
 //! For the error text of a request without credentials: the secrets of this family, none of whose scopes
 //! the path begins with. Names and scopes only.
-void AddUnmatchedSecrets(Pairs &pairs, SecretManager &secrets, CatalogTransaction transaction, const Family &family) {
+void AddUnmatchedSecrets(Pairs &pairs, const vector<SecretEntry> &secrets, const Family &family) {
 	string text;
 	idx_t count = 0;
-	for (auto &entry : secrets.AllSecrets(transaction)) {
+	for (auto &entry : secrets) {
 		auto &secret = *entry.secret;
 		auto type = StringUtil::Lower(NameText(secret.GetType()));
 		auto &scopes = secret.GetScope();
@@ -151,35 +151,68 @@ void AddUnmatchedSecrets(Pairs &pairs, SecretManager &secrets, CatalogTransactio
 	pairs.Add("unmatched_secrets", text);
 }
 
-void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path, const Family &family) {
-	auto secrets = FileOpener::TryGetSecretManager(opener);
-	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
-	if (!secrets || !transaction) {
-		return;
+//! A secret that covers a path, and the scope of it that does.
+struct Choice {
+	optional_ptr<const BaseSecret> secret;
+	string scope;
+	int64_t score = NumericLimits<int64_t>::Minimum();
+};
+
+//! Place of a secret's storage in DuckDB's order: of two with the same scope the temporary one counts.
+int64_t StorageRank(const SecretEntry &entry) {
+	if (entry.storage_mode == SecretManager::TEMPORARY_STORAGE_NAME) {
+		return 1;
 	}
-	SecretMatch best;
-	auto consider = [&](const string &spelling) {
-		for (auto type : family.secret_types) {
-			auto match = secrets->LookupSecret(*transaction, spelling, type);
-			if (match.HasMatch() && (!best.HasMatch() || match.score > best.score)) {
-				best.secret_entry = std::move(match.secret_entry);
-				best.score = match.score;
+	return entry.storage_mode == SecretManager::LOCAL_FILE_STORAGE_NAME ? 2 : 3;
+}
+
+//! The secret whose scope covers the path and is the longest. DuckDB's own look-up takes scopes that end in the
+//! middle of a name, too, and so the secret of a neighbour.
+Choice ChooseSecret(const vector<SecretEntry> &secrets, const string &path, const Family &family) {
+	Choice best;
+	for (auto &entry : secrets) {
+		auto type = StringUtil::Lower(NameText(entry.secret->GetType()));
+		auto known = std::find(family.secret_types.begin(), family.secret_types.end(), type);
+		if (known == family.secret_types.end()) {
+			continue;
+		}
+		auto type_rank = int64_t(known - family.secret_types.begin());
+		auto scopes = entry.secret->GetScope();
+		if (scopes.empty()) {
+			scopes.emplace_back(); // DuckDB's own secrets of TYPE http: for every host
+		}
+		for (auto &scope : scopes) {
+			auto covered_bytes = ps_scope_covers(Borrow(scope), Borrow(path));
+			auto score = 100 * covered_bytes - 10 * StorageRank(entry) - type_rank;
+			if (covered_bytes >= 0 && score > best.score) {
+				best.secret = *entry.secret;
+				best.scope = scope;
+				best.score = score;
 			}
 		}
-	};
-	auto lower = WithLowerScheme(path);
-	consider(lower);
-	if (lower != path) {
-		consider(path); // a scope may be written in capitals as well
 	}
-	if (!best.HasMatch()) {
-		AddUnmatchedSecrets(pairs, *secrets, *transaction, family);
+	return best;
+}
+
+void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path, const Family &family) {
+	auto manager = FileOpener::TryGetSecretManager(opener);
+	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
+	if (!manager || !transaction) {
 		return;
 	}
-	auto &secret = best.GetSecret();
+	auto secrets = manager->AllSecrets(*transaction);
+	auto choice = ChooseSecret(secrets, path, family);
+	if (!choice.secret) {
+		AddUnmatchedSecrets(pairs, secrets, family);
+		return;
+	}
+	auto &secret = *choice.secret;
 	pairs.Add("secret_type", StringUtil::Lower(NameText(secret.GetType())));
 	pairs.Add("secret_name", NameText(secret.GetName()));
 	pairs.Add("provider", StringUtil::Lower(NameText(secret.GetProvider())));
+	if (IsPlainHttp(path)) {
+		pairs.Add("scope", choice.scope); // a redirect may lead out of it
+	}
 	auto key_values = dynamic_cast<const KeyValueSecret *>(&secret);
 	if (!key_values) {
 		return;
@@ -218,6 +251,22 @@ Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const 
 		engine.settings.AddStoreSettings(pairs, *opener, family.settings_prefix);
 	}
 	return pairs;
+}
+
+bool IsDividedByScopes(optional_ptr<FileOpener> opener, const string &root) {
+	auto manager = FileOpener::TryGetSecretManager(opener);
+	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
+	if (!manager || !transaction) {
+		return false;
+	}
+	auto ends_within = [&](const string &scope) {
+		return scope.size() > root.size() + 1 && ps_scope_covers(Borrow(root), Borrow(scope)) >= 0;
+	};
+	auto secrets = manager->AllSecrets(*transaction);
+	return std::any_of(secrets.begin(), secrets.end(), [&](const SecretEntry &entry) {
+		auto &scopes = entry.secret->GetScope();
+		return std::any_of(scopes.begin(), scopes.end(), ends_within);
+	});
 }
 
 vector<StoreGroup> GroupByStore(const Engine &engine, optional_ptr<FileOpener> opener, const vector<string> &paths) {

@@ -105,7 +105,7 @@ void Announce(ClientContext &context, const shared_ptr<Engine> &engine, const Lo
 	auto options = query->OptionsOf(files.front().path, opener);
 	vector<ps_str> paths;
 	vector<Known> known;
-	string last;
+	auto is_divided = IsDividedByScopes(opener, root);
 	for (auto &file : files) {
 		// DuckLake names rows in its catalog like a file.
 		if (!engine->Serves(file.path)) {
@@ -114,13 +114,12 @@ void Announce(ClientContext &context, const shared_ptr<Engine> &engine, const Lo
 		if (paths.size() == FILES_MAX || RootOf(file.path) != root) {
 			break;
 		}
-		last = file.path;
+		// What is fetched ahead with these options is for files of the same secret.
+		if (is_divided && !(options == query->OptionsOf(file.path, opener))) {
+			break;
+		}
 		paths.push_back(Borrow(file.path));
 		known.emplace_back(file);
-	}
-	// Secrets of one scope each are those of the first and of the last.
-	if (!(options == query->OptionsOf(last, opener))) {
-		return;
 	}
 	vector<ps_known> told;
 	for (auto &file : known) {

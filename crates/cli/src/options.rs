@@ -60,6 +60,7 @@ impl StoreFlags {
             };
             options.push((name.to_string(), value.to_string()));
         }
+        let is_given = options.iter().any(|row| CREDENTIALS.contains(&row.0.as_str()));
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
         let scheme = scheme.as_str();
         let azure = matches!(scheme, "az" | "azure" | "abfs" | "abfss");
@@ -72,9 +73,8 @@ impl StoreFlags {
             }
         }
         let chained = azure || matches!(scheme, "s3" | "s3a" | "s3n" | "gs" | "gcs");
-        let given = options.iter().any(|row| CREDENTIALS.contains(&row.0.as_str()));
-        if chained && !given && !self.anonymous {
-            options.push(("provider".to_string(), "credential_chain".to_string()));
+        if chained && !is_given && !self.anonymous {
+            options.push(("provider".to_string(), "environment".to_string()));
         }
         // Names are checked here, so that the error speaks of the flag.
         StoreOptions::new(options.iter().map(|row| (&row.0, &row.1)))?;
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn without_credentials_the_clouds_own_chain_is_walked() {
         let nothing = |_: &str| None;
-        let chain = pair("provider", "credential_chain");
+        let chain = pair("provider", "environment");
         assert_eq!(flags(&[], false).resolve("s3://b/k", nothing).unwrap(), [chain]);
         assert_eq!(flags(&[], true).resolve("s3://b/k", nothing).unwrap(), []);
         assert_eq!(flags(&[], false).resolve("https://h/k", nothing).unwrap(), []);
@@ -128,7 +128,8 @@ mod tests {
         };
         let options =
             flags(&["account_name=mine"], false).resolve("az://c/k", environment).unwrap();
-        assert_eq!(options, [pair("account_name", "mine"), pair("account_key", "k")]);
+        let environment = pair("provider", "environment");
+        assert_eq!(options, [pair("account_name", "mine"), pair("account_key", "k"), environment]);
     }
 
     #[test]
@@ -141,10 +142,11 @@ mod tests {
         let given =
             |option: &[&str]| flags(option, false).resolve("az://c/k", environment).unwrap();
         let (mine, key) = (pair("account_name", "mine"), pair("account_key", "k"));
-        assert_eq!(given(&["account_name=mine"]), [mine.clone(), key]);
+        let environment = pair("provider", "environment");
+        assert_eq!(given(&["account_name=mine"]), [mine.clone(), key, environment]);
         let sas = pair("sas_token", "s");
         assert_eq!(given(&["account_name=mine", "sas_token=s"]), [mine, sas]);
-        assert_eq!(given(&[]).len(), 2, "what stands in both is the store's to judge");
+        assert_eq!(given(&[]).len(), 3, "what stands in both is the store's to judge");
         let text = "connection_string=AccountName=mine;AccountKey=q";
         assert_eq!(given(&[text]).len(), 1);
     }

@@ -21,16 +21,24 @@ fn quoted(text: &str) -> Vec<&str> {
 
 #[test]
 fn every_test_that_the_promises_name_exists() {
-    let semantics = page("docs/semantics.md");
+    let checked = tests_named_in("docs/semantics.md");
+    assert!(checked > 40, "only {checked} names were found: has the page changed its form?");
+    let checked = tests_named_in("docs/design/credentials.md");
+    assert!(checked > 25, "only {checked} names were found: has the table lost its tests?");
+}
+
+/// How many files and tests a page names, each of which is there.
+fn tests_named_in(name_of_page: &str) -> usize {
+    let text = page(name_of_page);
     let mut checked = 0;
     // An item is a line that begins with `- ` and the indented lines after it.
-    for item in semantics.split("\n- ").skip(1) {
+    for item in text.split("\n- ").skip(1) {
         let item = item.split("\n\n").next().unwrap_or_default();
         let mut file: Option<(PathBuf, String)> = None;
         for name in quoted(item) {
             if name.contains('/') {
                 let path = root().join(name);
-                assert!(path.exists(), "docs/semantics.md names {name}");
+                assert!(path.exists(), "{name_of_page} names {name}");
                 let source = if path.is_file() { page(name) } else { String::new() };
                 file = Some((path, source));
             } else {
@@ -43,7 +51,7 @@ fn every_test_that_the_promises_name_exists() {
             checked += 1;
         }
     }
-    assert!(checked > 40, "only {checked} names were found: has the page changed its form?");
+    checked
 }
 
 #[test]

@@ -75,3 +75,5 @@ pub use penstock_device::meter as device_meter;
 pub use penstock_store::notes;
 pub use penstock_store::open::SCHEMES;
 pub use penstock_store::options as store_options;
+// Which secret is for which URL.
+pub use penstock_store::scope::covered_bytes;

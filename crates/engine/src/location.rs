@@ -330,7 +330,7 @@ fn with_unmatched(error: Error, unmatched: Option<&str>) -> Error {
     match unmatched {
         Some(secrets) => error.with_note(format_args!(
             "no secret's scope covers this path; there is {secrets}: make one with a SCOPE that the \
-             path begins with"
+             path begins with, up to the end of a host's, bucket's or container's name"
         )),
         None => error,
     }

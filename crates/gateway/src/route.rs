@@ -333,6 +333,27 @@ mod tests {
         }
     }
 
+    /// A name from a client becomes a path, or the first label of a host, at the back end.
+    #[test]
+    fn a_name_that_is_a_host_or_a_path_is_no_bucket() {
+        let routes = Routes::new(&[backend("b", true)], &[]).unwrap();
+        for name in [
+            "evil.example:80",
+            "user@evil.example",
+            "evil.example/x",
+            "evil.example?x",
+            "evil.example#",
+            "http://evil.example",
+            r"evil.example\x",
+            "evil%2eexample",
+            "..",
+            "127.0.0.1",
+            "[::1]",
+        ] {
+            assert_eq!(routes.place(name), None, "{name}");
+        }
+    }
+
     #[test]
     fn no_bucket_lies_among_the_notes() {
         let inside = BucketOptions { container: Some("notes".into()), ..bucket("lake", "blob") };

@@ -35,6 +35,7 @@ mod endpoint;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod hierarchy;
+mod hosts;
 mod identity;
 mod list;
 mod metadata;

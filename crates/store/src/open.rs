@@ -35,8 +35,8 @@ pub fn open(
         "s3" | "s3a" | "s3n" | "r2" | "gs" | "gcs" => {
             let place = BucketUrl::parse(rest, options).map_err(named)?;
             let open = || {
-                let http = client_for(Family::S3, &place.options, http)?;
-                S3Store::open(scheme, place.bucket, &place.options, &http)
+                let http = client_for(Family::S3, options, http)?;
+                S3Store::open_by_url(scheme, place.bucket, (&place.options, options), &http)
             };
             let store = open().map_err(named)?;
             Ok((Arc::new(store), place.key.to_string()))
@@ -117,7 +117,7 @@ fn unknown_scheme(scheme: &str) -> Error {
     }
 }
 
-/// `bucket/key?s3_region=...` with the options of the query in front of the others.
+/// `bucket/key?s3_region=...` with the options of the query.
 #[derive(Debug)]
 struct BucketUrl<'a> {
     bucket: &'a str,
@@ -130,15 +130,12 @@ impl<'a> BucketUrl<'a> {
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         let names = ["url_compatibility_mode", "s3_url_compatibility_mode"];
         if options.flag(&names)?.unwrap_or(false) {
-            return Ok(BucketUrl { bucket, key, options: options.clone() });
+            return Ok(BucketUrl { bucket, key, options: StoreOptions::default() });
         }
         // A `?` may also be a wildcard or part of a name, so only what looks like options is taken.
         match key.split_once('?').filter(|(_, query)| query.starts_with("s3_")) {
-            Some((key, query)) => {
-                let options = query_options(query)?.joined(options);
-                Ok(BucketUrl { bucket, key, options })
-            }
-            None => Ok(BucketUrl { bucket, key, options: options.clone() }),
+            Some((key, query)) => Ok(BucketUrl { bucket, key, options: query_options(query)? }),
+            None => Ok(BucketUrl { bucket, key, options: StoreOptions::default() }),
         }
     }
 }

@@ -59,8 +59,8 @@ table! {
         "secret_type" "Type of the secret that the other keys come from: s3, gcs, r2, aws, azure or http.";
         "secret_name" "Name of that secret, for error texts.";
         "unmatched_secrets" "Names and scopes of secrets that do not cover the path, for error texts.";
-        "provider" "How the secret was made: config, credential_chain, ...";
-        "scope" "Paths that the secret is for; looked at by the caller.";
+        "provider" "How the secret was made: config, credential_chain, ...; `environment` for what the environment has, without which public data are read where it is refused.";
+        "scope" "Scope of the secret that covers the path: no redirect takes its headers out of it.";
         "http_proxy" "URL of the HTTP proxy for this store.";
         "http_proxy_username" "User name for the proxy.";
         "http_proxy_password" "Password for the proxy.";

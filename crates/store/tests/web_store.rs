@@ -125,6 +125,29 @@ async fn redirect_is_followed_remembered_and_gets_no_credentials_of_another_host
     assert!(second.iter().all(|head| !head.contains("hunter")), "{second:?}");
 }
 
+/// A scope may be a part of the server: headers of a secret do not follow a redirect out of it.
+#[tokio::test]
+async fn a_redirect_out_of_the_scope_gets_no_credentials() {
+    for (scope, is_covered) in [("/team a", true), ("/team a/", false), ("", true)] {
+        let (script, heads) = server(|head| match head.starts_with("GET /team%20a/k ") {
+            true => "HTTP/1.1 302 Found\r\nLocation: /team%20a2/k\r\nContent-Length: 0\r\n\r\n"
+                .to_string(),
+            false => "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_string(),
+        })
+        .await;
+        let scope = script.url(scope);
+        let options = [("bearer_token", "hunter2"), ("secret_name", "web"), ("scope", &scope)];
+        let (store, key) = store_at(&script.url("/team a/k"), &options);
+        let error = store.get(&key, ask(GetRange::All)).await.unwrap_err();
+        let heads = heads.lock().unwrap().clone();
+        assert!(heads[0].contains("Bearer hunter2"), "{heads:?}");
+        assert_eq!(heads[1].contains("hunter2"), is_covered, "{scope} {heads:?}");
+        let told = error.to_string();
+        assert_eq!(told.contains("read that URL itself"), !is_covered, "{told}");
+        assert_eq!(told.contains("Check secret 'web'"), is_covered, "{told}");
+    }
+}
+
 /// Where a redirect leads may change, and what asks for the present version sees that at once.
 #[tokio::test]
 async fn requests_that_open_or_validate_ask_for_the_way_again() {

@@ -54,6 +54,11 @@ bool ps_engine_adopt(const ps_engine *engine, const ps_pair *settings, size_t co
  * ten seconds for their parts to be aborted. */
 void ps_process_ends(void);
 
+/* ---- secrets ---- */
+/* Length of the scope of a secret where it covers the URL, else -1. Names in a scope end at a boundary: scheme, host and
+ * port, account, bucket, container. */
+int64_t ps_scope_covers(ps_str scope, ps_str url);
+
 /* ---- query: `interrupted` is polled while a call blocks (at most every 20 ms), from the blocked thread ---- */
 typedef bool (*ps_interrupted_fn)(void *context);
 bool ps_query_new(ps_engine *engine, const ps_pair *settings, size_t count, ps_interrupted_fn interrupted, void *context,

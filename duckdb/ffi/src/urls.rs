@@ -1,9 +1,25 @@
-//! What URLs of files on volumes say by themselves: no device is touched.
+//! What URLs say by themselves: no store and no device is asked.
 
 use crate::abi::{PsStr, give};
-use crate::error::{PsError, guarded};
+use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_device::address::Address;
+use penstock_engine::covered_bytes;
+
+/// See the header.
+///
+/// # Safety
+/// The texts are readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_scope_covers(scope: PsStr, url: PsStr) -> i64 {
+    quiet(-1, || {
+        // SAFETY: the caller vouches for the texts.
+        let texts = unsafe { (scope.text("the scope"), url.text("the URL")) };
+        // A text that is not UTF-8 covers nothing.
+        let (Ok(scope), Ok(url)) = texts else { return -1 };
+        covered_bytes(scope, url).and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(-1)
+    })
+}
 
 /// See the header.
 ///

@@ -16,6 +16,9 @@ string RootOf(const string &path);
 //! All pairs of the secret with the longest matching scope, and of the settings of the path's family.
 Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path);
 
+//! Whether the scope of some secret ends within a root, whose objects may have different secrets then.
+bool IsDividedByScopes(optional_ptr<FileOpener> opener, const string &root);
+
 //! Objects that one call may name: of one bucket or container, by the same secret.
 struct StoreGroup {
 	string root;

@@ -87,3 +87,13 @@ fn a_slip_in_a_right_is_told() {
     assert_eq!(error.hint(), Some("Did you mean `delete`?"));
     assert_eq!(Rights::parse(["all"]).unwrap(), Rights::ALL);
 }
+
+#[test]
+fn a_grant_ends_at_the_name_of_its_bucket() {
+    let grants = [Grant { buckets: vec![Pattern::new("trusted")], rights: Rights::ALL }];
+    let may = |bucket| allows(&grants, Some(bucket), Need::Right(Right::Read));
+    assert!(may("trusted"));
+    for neighbour in ["trusted-evil", "trusted.evil", "trusted2", "trust", "Trusted", "trusted/x"] {
+        assert!(!may(neighbour), "{neighbour}");
+    }
+}

@@ -43,6 +43,8 @@ pub(crate) struct Failure {
     pub retry_after: Option<Duration>,
     /// Name of the secret that the request was signed with, for the words of the advice.
     pub secret_name: Option<String>,
+    /// What to do where the credentials were the environment's.
+    pub environment_hint: Option<String>,
     /// The request carried no credentials.
     pub was_unsigned: bool,
 }
@@ -224,6 +226,9 @@ impl Failure {
         }
         if kind == Kind::Exhausted {
             return Some("Free space at the store, or write to another one".to_string());
+        }
+        if kind == Kind::Denied && self.environment_hint.is_some() {
+            return self.environment_hint.clone();
         }
         let values = |names: &[&str]| advice::values(self.secret_name.as_deref(), names);
         let told = match self.code.as_str() {

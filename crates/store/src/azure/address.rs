@@ -36,7 +36,7 @@ pub struct Address {
 /// An account and the host name without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountHost {
-    /// First label of the host name.
+    /// First label of the host name, in lower case as the rest.
     pub name: String,
     /// `blob.core.windows.net` and the like, perhaps with a port.
     pub suffix: String,
@@ -95,11 +95,13 @@ impl Address {
     }
 }
 
-/// Container names have no dots, so a dot tells a host name.
+/// Container names have no dots, so a dot tells a host name. Hosts are the same in any case.
 fn account_host(authority: &str) -> Option<AccountHost> {
+    let in_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
     let (name, suffix) = authority.split_once('.')?;
-    let valid = !name.is_empty() && !suffix.is_empty();
-    valid.then(|| AccountHost { name: name.to_string(), suffix: suffix.to_string() })
+    let valid = !name.is_empty() && !suffix.is_empty() && authority.chars().all(in_host);
+    let lower = |text: &str| text.to_ascii_lowercase();
+    valid.then(|| AccountHost { name: lower(name), suffix: lower(suffix) })
 }
 
 #[cfg(test)]

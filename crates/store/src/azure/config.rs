@@ -2,11 +2,13 @@
 //!
 //! What the secret says comes before DuckDB's `azure_*` settings; an account in the URL comes
 //! before both. A connection string of another account than the URL's is an error if it is the
-//! secret's, and passed over if it is only a setting, as DuckDB's azure extension has it.
+//! secret's, and passed over if it is only a setting, as DuckDB's azure extension has it. Whether
+//! credentials may go to a host that only the URL names is decided in `hosts.rs`.
 
 use super::address::{Address, blob_suffix};
 use super::connection_string::{ConnectionString, StringAuth};
 use super::endpoint::Endpoint;
+use super::hosts::{self, Foreign};
 use super::shared_key;
 use crate::advice;
 use crate::options::StoreOptions;
@@ -14,6 +16,10 @@ use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result, Secret};
 
 const DEFAULT_SUFFIX: &str = "blob.core.windows.net";
+/// Where the environment's credentials come from, for error texts.
+const VARIABLES: &str = "AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, \
+                         AZURE_STORAGE_SAS_TOKEN, AZURE_CLIENT_ID, a machine's identity or `az \
+                         login`; reads were tried without credentials, too";
 const PROVIDERS: &[&str] =
     &["config", "credential_chain", "managed_identity", "service_principal", "access_token"];
 
@@ -96,6 +102,8 @@ pub struct Config {
     pub endpoint: Endpoint,
     /// How requests are signed.
     pub auth: Auth,
+    /// The credentials are what the environment offers: nobody named them for what is read.
+    pub is_of_environment: bool,
 }
 
 impl Config {
@@ -119,18 +127,22 @@ impl Config {
                     Error::new(Kind::Invalid, why).with_hint(secret_hint(&url.name, &address.root))
                 );
             }
-            return Ok(from_string(parsed));
+            return Ok(from_string(parsed, options));
         }
         if let Some(text) = options.get("azure_storage_connection_string")
             && options.get("secret_name").is_none()
         {
             let parsed = ConnectionString::parse(text)?;
             if url_account.is_none_or(|url| Some(&url.name) == parsed.account.as_ref()) {
-                return Ok(from_string(parsed));
+                return Ok(from_string(parsed, options));
             }
         }
         let (endpoint, account) = endpoint(address, options)?;
-        Ok(Config { endpoint, auth: auth(options, account)? })
+        let auth = auth(options, account)?;
+        if auth != Auth::Anonymous || !options.extra_headers()?.is_empty() {
+            check_host(address, options)?;
+        }
+        Ok(Config { endpoint, auth, is_of_environment: is_of_environment(options) })
     }
 
     /// What to do when the service refuses: the secret to try, ready to be pasted.
@@ -139,6 +151,7 @@ impl Config {
         let create = secret_hint(account, &address.root);
         let label = match options.get("secret_name") {
             Some(_) => options.secret_label(),
+            None if self.is_of_environment => format!("the environment ({VARIABLES})"),
             None => "the settings".to_string(),
         };
         match &self.auth {
@@ -175,19 +188,65 @@ fn secret_hint(account: &str, root: &str) -> String {
     format!("Try {chain}; or {string}{}", which.unwrap_or_default())
 }
 
-fn from_string(parsed: ConnectionString) -> Config {
+/// The provider of whoever takes what the environment offers, variables of Azure's tools included.
+fn is_of_environment(options: &StoreOptions) -> bool {
+    options.get("provider").is_some_and(|name| name.eq_ignore_ascii_case("environment"))
+}
+
+fn from_string(parsed: ConnectionString, options: &StoreOptions) -> Config {
     let auth = match (parsed.auth, parsed.account) {
         (StringAuth::Key(key), Some(account)) => Auth::Key { account, key },
         (StringAuth::Sas(sas), _) => Auth::Sas(sas),
         _ => Auth::Anonymous,
     };
-    Config { endpoint: parsed.endpoint, auth }
+    Config { endpoint: parsed.endpoint, auth, is_of_environment: is_of_environment(options) }
+}
+
+/// Refuses to send credentials to a host that only the URL names, unless it is their account's.
+fn check_host(address: &Address, options: &StoreOptions) -> Result<()> {
+    let told = told_endpoint(options);
+    let Some(host) = address.account.as_ref().filter(|_| !is_url(told)) else { return Ok(()) };
+    // The setting is the account of URLs that name none; it says nothing about credentials.
+    let account = options.get("account_name");
+    let label = match options.get("secret_name") {
+        Some(_) => options.secret_label(),
+        None => "the settings or the environment".to_string(),
+    };
+    let (why, hint) = match hosts::check(host, hosts::MadeFor { account, suffix: told }) {
+        Ok(()) => return Ok(()),
+        Err(Foreign::Host) => {
+            let whole = format!("{}.{}", host.name, host.suffix);
+            let set = advice::set("endpoint", &format!("https://{whole}"));
+            let why = format!(
+                "`{whole}` is no host of an Azure storage account: the credentials of {label} do \
+                 not go there"
+            );
+            (why, format!("If the account does answer there, {set}"))
+        }
+        Err(Foreign::Account) => {
+            let why = format!(
+                "the URL is of account `{}`, but the credentials of {label} are of `{}`",
+                host.name,
+                account.unwrap_or_default()
+            );
+            (why, secret_hint(&host.name, &address.root))
+        }
+    };
+    Err(Error::new(Kind::Denied, why).with_hint(hint))
+}
+
+fn told_endpoint(options: &StoreOptions) -> Option<&str> {
+    options.first_of(&["endpoint", "azure_endpoint"])
+}
+
+fn is_url(endpoint: Option<&str>) -> bool {
+    endpoint.is_some_and(|told| told.contains("://"))
 }
 
 fn endpoint(address: &Address, options: &StoreOptions) -> Result<(Endpoint, Option<String>)> {
-    let told = options.first_of(&["endpoint", "azure_endpoint"]);
+    let told = told_endpoint(options);
     let account = options.first_of(&["account_name", "azure_account_name"]);
-    if let Some(url) = told.filter(|told| told.contains("://")) {
+    if let Some(url) = told.filter(|_| is_url(told)) {
         let endpoint = Endpoint::parse(url)?;
         let name = address.account.as_ref().map(|host| host.name.as_str());
         let name = name.or(account).or(endpoint.account()).map(str::to_string);
@@ -230,6 +289,10 @@ fn auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {
             Ok(Auth::Sources(vec![Source::ManagedIdentity(identity(options)?)]))
         }
         Some("credential_chain") => chain(options.get("chain").unwrap_or("default"), options),
+        Some("environment") => match static_auth(options, account)? {
+            Auth::Anonymous => chain("default", options),
+            given => Ok(given),
+        },
         Some(other) => {
             let error = Error::new(Kind::Invalid, format!("unknown provider `{other}` for azure"));
             Err(match nearest(other, PROVIDERS.iter().copied()) {
@@ -338,107 +401,4 @@ fn missing(name: &str) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decide(url: &str, pairs: &[(&str, &str)]) -> Result<Config> {
-        let options = StoreOptions::new(pairs.iter().copied()).unwrap();
-        Config::decide(&Address::parse(url).unwrap(), &options)
-    }
-
-    const STRING: &str = "AccountName=acc;AccountKey=a2V5";
-
-    #[test]
-    fn endpoint_follows_url_then_secret_then_setting() {
-        for (url, pairs, endpoint) in [
-            ("az://c/k", &[("account_name", "acc")][..], "https://acc.blob.core.windows.net"),
-            (
-                "abfss://c/k",
-                &[("account_name", "acc"), ("endpoint", "dfs.core.windows.net")],
-                "https://acc.blob.core.windows.net",
-            ),
-            (
-                "az://acc.blob.core.windows.net/c/k",
-                &[("account_name", "other")],
-                "https://acc.blob.core.windows.net",
-            ),
-            (
-                "az://c/k",
-                &[("account_name", "dev"), ("endpoint", "http://127.0.0.1:10000")],
-                "http://127.0.0.1:10000/dev",
-            ),
-            ("az://c/k", &[("connection_string", STRING)], "https://acc.blob.core.windows.net"),
-            (
-                "az://c/k",
-                &[
-                    ("account_name", "mine"),
-                    ("secret_name", "s"),
-                    ("azure_storage_connection_string", STRING),
-                ],
-                "https://mine.blob.core.windows.net",
-            ),
-            (
-                "az://other.blob.core.windows.net/c/k",
-                &[("azure_storage_connection_string", STRING)],
-                "https://other.blob.core.windows.net",
-            ),
-            ("az://c/k", &[("azure_account_name", "acc")], "https://acc.blob.core.windows.net"),
-        ] {
-            assert_eq!(decide(url, pairs).unwrap().endpoint.to_string(), endpoint, "{pairs:?}");
-        }
-    }
-
-    #[test]
-    fn auth_follows_provider() {
-        let base = [("account_name", "acc"), ("tenant_id", "t"), ("client_id", "i")];
-        let with = |extra: &[(&'static str, &'static str)]| {
-            let pairs: Vec<_> = base.iter().chain(extra).copied().collect();
-            decide("az://c/k", &pairs).unwrap().auth
-        };
-        assert_eq!(with(&[]), Auth::Anonymous);
-        assert_eq!(with(&[("sas_token", "?sig=x")]), Auth::Sas(Secret::new("sig=x")));
-        let token = with(&[("provider", "access_token"), ("access_token", "t")]);
-        assert_eq!(token, Auth::Token(Secret::new("t")));
-        let principal = with(&[("provider", "service_principal"), ("client_secret", "s")]);
-        let Auth::Sources(sources) = &principal else { panic!("{principal:?}") };
-        assert!(matches!(sources[..], [Source::ClientSecret { .. }]));
-        let machine = with(&[("provider", "managed_identity")]);
-        let identity = Some(Identity::Client("i".into()));
-        assert_eq!(machine, Auth::Sources(vec![Source::ManagedIdentity(identity)]));
-        let Auth::Sources(chain) = with(&[("provider", "credential_chain"), ("chain", "cli;env")])
-        else {
-            panic!("a chain is a list of sources");
-        };
-        assert_eq!(chain.iter().map(Source::name).collect::<Vec<_>>(), ["cli", "env", "env"]);
-    }
-
-    #[test]
-    fn wrong_options_say_what_to_do() {
-        for (pairs, text) in [
-            (&[][..], "Name it in the URL"),
-            (&[("account_name", "a"), ("provider", "credential_chains")], "`credential_chain`"),
-            (
-                &[("account_name", "a"), ("provider", "credential_chain"), ("chain", "clii")],
-                "Did you mean `cli`?",
-            ),
-            (&[("account_name", "a"), ("provider", "service_principal")], "no TENANT_ID"),
-            (
-                &[
-                    ("account_name", "a"),
-                    ("provider", "managed_identity"),
-                    ("client_id", "1"),
-                    ("object_id", "2"),
-                ],
-                "one of client_id",
-            ),
-            (&[("connection_string", "AccountName")], "AccountKey=..."),
-            (&[("account_name", "a"), ("account_key", "?")], "not base64"),
-        ] {
-            let error = decide("az://c/k", pairs).unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid);
-            assert!(error.to_string().contains(text), "{pairs:?}: {error}");
-        }
-        let other = decide("az://x.blob.core.windows.net/c/k", &[("connection_string", STRING)]);
-        assert!(other.unwrap_err().to_string().contains("is of `acc`"));
-    }
-}
+mod tests;

@@ -135,7 +135,10 @@ impl Account for S3Account {
 }
 
 fn read(scheme: &str, bucket: &str, options: &StoreOptions) -> Result<S3Config> {
-    config::read(scheme, bucket, options, &|name: &str| std::env::var(name).ok())
+    let given = (&StoreOptions::default(), options);
+    let config = config::read(scheme, bucket, given, &|name: &str| std::env::var(name).ok())?;
+    // Who runs a gateway means its credentials, wherever they stand.
+    Ok(S3Config { environment: None, ..config })
 }
 
 /// Makes a bucket, at a place that the service may be told.

@@ -72,8 +72,18 @@ impl S3Store {
         options: &StoreOptions,
         http: &HttpClient,
     ) -> Result<Self> {
+        S3Store::open_by_url(scheme, bucket, (&StoreOptions::default(), options), http)
+    }
+
+    /// The same, where the first options stand in the URL's own query.
+    pub(crate) fn open_by_url(
+        scheme: &str,
+        bucket: &str,
+        given: (&StoreOptions, &StoreOptions),
+        http: &HttpClient,
+    ) -> Result<Self> {
         let environment = |name: &str| std::env::var(name).ok();
-        let config = config::read(scheme, bucket, options, &environment)?;
+        let config = config::read(scheme, bucket, given, &environment)?;
         let auth = Auth::new(&config.access, request::first_region(&config), http);
         Ok(S3Store::new(config, http.clone(), auth))
     }

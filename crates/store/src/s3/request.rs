@@ -1,5 +1,7 @@
 //! Builds, signs and sends the requests of one bucket, and follows it to its region.
 
+mod unsigned;
+
 use crate::advice;
 use crate::answer::Failure;
 use crate::s3::ANSWER_BYTES_MAX;
@@ -7,6 +9,7 @@ use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
 use crate::s3::google;
 use crate::streaming::split_version;
+use crate::unsigned::ReadsUnsigned;
 use crate::{Connections, HttpClient, HttpResponse, Inflow, Payload, WarmUp};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
@@ -52,6 +55,10 @@ impl<'a> Call<'a> {
         self
     }
 
+    fn is_read(&self) -> bool {
+        self.method == Method::GET || self.method == Method::HEAD
+    }
+
     /// # Errors
     /// `Invalid` for text that no header can carry.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Result<Self> {
@@ -85,7 +92,7 @@ async fn outcome(response: HttpResponse) -> Outcome {
 }
 
 /// Where the bucket is, as far as known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Target {
     region: String,
     /// `https://host/base/bucket`, to which `/key` is added.
@@ -99,6 +106,7 @@ pub(crate) struct Sender {
     pub(crate) config: S3Config,
     http: HttpClient,
     target: RwLock<Arc<Target>>,
+    reads_unsigned: ReadsUnsigned,
 }
 
 impl Sender {
@@ -107,7 +115,8 @@ impl Sender {
         let region = first_region(&config).to_string();
         let target =
             Target { bucket_url: bucket_url(&config, config.region.as_deref()), region, auth };
-        Sender { config, http, target: RwLock::new(Arc::new(target)) }
+        let reads_unsigned = ReadsUnsigned::default();
+        Sender { config, http, target: RwLock::new(Arc::new(target)), reads_unsigned }
     }
 
     fn target(&self) -> Arc<Target> {
@@ -144,11 +153,23 @@ impl Sender {
                 google::check_version(key).map_err(|error| self.named(call, error))?;
             }
         }
+        if self.config.environment.is_some() && call.is_read() {
+            return self.read(call).await;
+        }
+        self.follow(call, true).await
+    }
+
+    /// Sends a request, twice if the first answer names the bucket's region.
+    async fn follow(&self, call: &Call<'_>, is_signed: bool) -> Result<Outcome> {
+        let as_asked = |target: Arc<Target>| match is_signed {
+            true => target,
+            false => Arc::new(Target { auth: Auth::Anonymous, ..(*target).clone() }),
+        };
         let target = self.target();
-        let outcome = self.send_to(&target, call).await?;
+        let outcome = self.send_to(&as_asked(target.clone()), call).await?;
         let Outcome::Refused { failure, .. } = &outcome else { return Ok(outcome) };
         match self.moved(&target, failure) {
-            Some(moved) => self.send_to(&moved, call).await,
+            Some(moved) => self.send_to(&as_asked(moved), call).await,
             None => Ok(outcome),
         }
     }
@@ -288,6 +309,7 @@ impl Sender {
         }
         let missing = |key| failure.missing_object_hint(&format!("{}{key}", self.config.root));
         let hint = call.key.and_then(missing).or_else(|| self.hint(&failure));
+        failure.environment_hint = self.environment_hint(call);
         self.named(call, failure.into_error(hint))
     }
 
@@ -299,14 +321,23 @@ impl Sender {
         ))
     }
 
-    fn hint(&self, failure: &Failure) -> Option<String> {
-        let config = &self.config;
-        let secret_type = match config.service {
+    /// The type of secret that goes with the service.
+    fn secret_type(&self) -> &'static str {
+        match self.config.service {
             Service::Gcs => "gcs",
             Service::R2 => "r2",
             Service::Aws | Service::Other => "s3",
-        };
-        let scope = config.root.trim_end_matches('/');
+        }
+    }
+
+    /// The scope of a secret for the bucket.
+    fn scope(&self) -> &str {
+        self.config.root.trim_end_matches('/')
+    }
+
+    fn hint(&self, failure: &Failure) -> Option<String> {
+        let config = &self.config;
+        let (secret_type, scope) = (self.secret_type(), self.scope());
         let (kind, _) = failure.verdict();
         if kind == Kind::Denied && config.access == Access::Anonymous {
             let key = [("key_id", "..."), ("secret", "..."), ("scope", scope)];

@@ -28,7 +28,12 @@ const REDIRECTS_KEPT_MAX: usize = 1000;
 /// The URL to ask for, without the fragment (RFC 9110 section 4.2.5).
 pub(crate) fn request_url(root: &str, key: &str) -> String {
     let key = key.split_once('#').map_or(key, |(key, _)| key);
-    format!("{root}{}", utf8_percent_encode(key, ILLEGAL))
+    format!("{root}{}", encoded(key))
+}
+
+/// A text with what no URL can carry percent-encoded.
+pub(crate) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, ILLEGAL).to_string()
 }
 
 /// Scheme, host and port, in one spelling; `None` for what has no such origin.
@@ -45,7 +50,7 @@ pub(crate) fn origin_of(url: &str) -> Option<(String, String, u16)> {
 pub(crate) fn resolve(base: &str, location: &str) -> Option<String> {
     let location = location.trim();
     let location = location.split_once('#').map_or(location, |(url, _)| url);
-    let location = utf8_percent_encode(location, ILLEGAL).to_string();
+    let location = encoded(location);
     let (scheme, rest) = base.split_once("://")?;
     let authority = rest.split(['/', '?']).next()?;
     // A colon behind the first slash or question mark belongs to a path or query.

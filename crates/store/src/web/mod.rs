@@ -18,7 +18,7 @@ use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, 
 use ::http::{HeaderMap, HeaderValue, Method, Request};
 use async_trait::async_trait;
 use bytes::Bytes;
-use location::{Redirects, origin_of, request_url, resolve};
+use location::{Redirects, encoded, origin_of, request_url, resolve};
 use penstock_base::{ByteRange, Error, Kind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,8 +30,10 @@ const REDIRECTS_MAX: usize = 10;
 pub struct HttpStore {
     root: String,
     http: HttpClient,
-    /// Sent to this server only.
+    /// Sent to this server only, and within the scope.
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The scope of the secret that the headers are of, percent-encoded; `None` for the whole server.
+    scope: Option<String>,
     secret_name: Option<String>,
     redirects: Redirects,
     /// The server does not answer HEAD (or the URL is signed for GET).
@@ -103,6 +105,7 @@ impl HttpStore {
             root: format!("{scheme}://{}/", authority.to_ascii_lowercase()),
             http: http.clone(),
             headers,
+            scope: options.get("scope").map(encoded),
             secret_name: options.get("secret_name").map(str::to_string),
             redirects: Redirects::default(),
             head_refused: AtomicBool::new(false),
@@ -136,7 +139,8 @@ impl HttpStore {
         let mut remembered = self.redirects.get(key).filter(|_| way == Way::Remembered);
         let mut url = remembered.clone().unwrap_or_else(|| own.clone());
         for _ in 0..=REDIRECTS_MAX {
-            let response = self.send_one(method, &url, headers).await.map_err(named)?;
+            let has_secret = url == own || self.is_within_scope(&url);
+            let response = self.send_one(method, &url, headers, has_secret).await.map_err(named)?;
             match response.status {
                 200..=299 => {
                     if url == own {
@@ -163,7 +167,10 @@ impl HttpStore {
                 }
                 _ => {
                     let headers = response.headers.clone();
-                    let failure = Failure::read(response).await;
+                    let mut failure = Failure::read(response).await;
+                    if !has_secret {
+                        failure.location = Some(crate::http::redacted_text(&url));
+                    }
                     return Ok(Outcome::Refused { failure, headers });
                 }
             }
@@ -179,6 +186,7 @@ impl HttpStore {
         method: &Method,
         url: &str,
         headers: &HeaderMap,
+        has_secret: bool,
     ) -> Result<HttpResponse> {
         let request = Request::builder().method(method.clone()).uri(url).body(());
         let (mut parts, ()) = request
@@ -187,13 +195,18 @@ impl HttpStore {
         parts.headers.extend(headers.clone());
         // Compressed on the fly, sizes and ranges would not be those of the object.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        // Credentials stay with the server that they were given for.
-        if origin_of(url) == origin_of(&self.root) {
+        if has_secret {
             for (name, value) in &self.headers {
                 parts.headers.insert(name.clone(), value.clone());
             }
         }
         self.http.send(parts, Payload::default()).await
+    }
+
+    /// Whether the headers may go where a redirect leads: to this server, within the scope.
+    fn is_within_scope(&self, url: &str) -> bool {
+        let covers = |scope: &String| crate::scope::covered_bytes(scope, url).is_some();
+        origin_of(url) == origin_of(&self.root) && self.scope.as_ref().is_none_or(covers)
     }
 
     fn refusal(&self, operation: &'static str, key: &str, failure: Failure) -> Error {
@@ -202,9 +215,13 @@ impl HttpStore {
         let was_unsigned = self.headers.is_empty();
         let failure = Failure { is_html: false, secret_name, was_unsigned, ..failure };
         let (kind, _) = failure.verdict();
-        let hint = (kind == Kind::Denied).then(|| match &self.secret_name {
-            Some(name) => format!("Check secret '{name}' and its rights"),
-            None => {
+        let hint = (kind == Kind::Denied).then(|| match (&self.secret_name, &failure.location) {
+            (_, Some(url)) if !was_unsigned => format!(
+                "The server redirects to {url}, to which its credentials do not go: read that URL \
+                 itself, with credentials of its own"
+            ),
+            (Some(name), _) => format!("Check secret '{name}' and its rights"),
+            (None, _) => {
                 let scope = self.root.trim_end_matches('/');
                 let token = [("bearer_token", "..."), ("scope", scope)];
                 format!("No credentials were given. {}", advice::give("http", &token))

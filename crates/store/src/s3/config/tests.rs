@@ -10,7 +10,7 @@ fn read_with(
         let found = environment.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| value.to_string())
     };
-    read(scheme, "bucket", &options, &environment)
+    read(scheme, "bucket", (&StoreOptions::default(), &options), &environment)
 }
 
 fn config(scheme: &str, pairs: &[(&str, &str)]) -> S3Config {
@@ -152,4 +152,122 @@ fn google_takes_token_file_or_keys_but_not_amazons_environment() {
 fn debug_shows_no_credential() {
     let pairs = [("key_id", "hunter1"), ("secret", "hunter2"), ("session_token", "hunter3")];
     assert!(!format!("{:?}", config("s3", &pairs)).contains("hunter"));
+}
+
+/// Reads options of which some stand in the URL's own query.
+fn read_url(
+    scheme: &str,
+    url: &[(&str, &str)],
+    pairs: &[(&str, &str)],
+    environment: &[(&str, &str)],
+) -> Result<S3Config> {
+    let options = |pairs: &[(&str, &str)]| StoreOptions::new(pairs.iter().copied()).unwrap();
+    let environment = |name: &str| {
+        let found = environment.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| value.to_string())
+    };
+    read(scheme, "bucket", (&options(url), &options(pairs)), &environment)
+}
+
+const OWN_KEY: [(&str, &str); 3] = [("key_id", "k"), ("secret", "s"), ("secret_name", "mine")];
+
+#[test]
+fn a_key_goes_to_no_endpoint_that_only_the_url_names() {
+    let evil = ("endpoint", "evil.example");
+    let settings = [("s3_access_key_id", "k"), ("s3_secret_access_key", "s")];
+    let headers = [("extra_http_headers.X-Api-Key", "1")];
+    let chain = [("provider", "credential_chain"), ("secret_name", "mine")];
+    for pairs in [&OWN_KEY[..], &settings, &headers, &chain] {
+        let error = read_url("s3", &[evil], pairs, &[]).unwrap_err();
+        assert_eq!(error.kind(), Kind::Denied, "{pairs:?}");
+        let text = error.to_string();
+        assert!(text.contains("do not go to `evil.example`"), "{text}");
+        assert!(text.contains("ENDPOINT 'https://evil.example'"), "{text}");
+    }
+    // The URL's own key is for the URL's own endpoint, and so is the endpoint of the secret.
+    let url = [evil, ("key_id", "url"), ("secret", "s")];
+    assert_eq!(key_of_config(&read_url("s3", &url, &OWN_KEY, &[]).unwrap()).0, "url");
+    let same = [OWN_KEY[0], OWN_KEY[1], ("endpoint", "https://Evil.example")];
+    assert_eq!(key_of_config(&read_url("s3", &[evil], &same, &[]).unwrap()).0, "k");
+    // Nobody's are sent nowhere.
+    let aws = [("AWS_ACCESS_KEY_ID", "e"), ("AWS_SECRET_ACCESS_KEY", "s")];
+    for environment in [&aws[..], &[]] {
+        let found = read_url("s3", &[evil], &[], environment).unwrap();
+        assert_eq!(found.access, Access::Anonymous);
+        assert_eq!(found.host.as_deref(), Some("evil.example"));
+    }
+}
+
+#[test]
+fn a_token_goes_to_googles_hosts_or_the_endpoint_of_its_secret() {
+    let token = ("bearer_token", "t");
+    let google = [("GOOGLE_APPLICATION_CREDENTIALS", "/x.json")];
+    for host in ["storage.googleapis.com", "storage-lake.p.googleapis.com:443"] {
+        for name in ["endpoint", "s3_endpoint"] {
+            let found = read_url("gs", &[], &[token, (name, host)], &[]).unwrap();
+            assert!(matches!(found.access, Access::Bearer(_)), "{host}");
+        }
+        let found = read_url("gs", &[], &[("s3_endpoint", host)], &google).unwrap();
+        assert!(matches!(found.access, Access::Google { .. }), "{host}");
+    }
+    assert!(read_url("gs", &[], &[token, ("endpoint", "http://127.0.0.1:1")], &[]).is_ok());
+    for host in ["minio:9000", "storage.googleapis.com.evil.example", "evilgoogleapis.com"] {
+        let setting = ("s3_endpoint", host);
+        let denied = [
+            read_url("gs", &[], &[token, setting], &[]),
+            read_url("gs", &[], &[setting], &google),
+            read_url("gs", &[("endpoint", host)], &[token], &[]),
+            read_url("s3", &[], &[token, setting], &[]),
+        ];
+        for found in denied {
+            let error = found.unwrap_err();
+            assert_eq!(error.kind(), Kind::Denied, "{host}");
+            assert!(error.to_string().contains(host), "{error}");
+        }
+    }
+    // Amazon, and a connection that anybody can read.
+    assert!(read_url("s3", &[], &[token], &[]).is_err());
+    assert!(read_url("gs", &[("use_ssl", "false")], &[token], &[]).is_err());
+}
+
+#[test]
+fn a_region_makes_no_other_host() {
+    for region in ["x.evil.example/", "evil.example#", "a@evil.example", "a:1", "a b", "eü"] {
+        for found in [
+            read_url("s3", &[("region", region)], &OWN_KEY, &[]),
+            read_url("s3", &[], &[("s3_region", region)], &[]),
+            read_url("s3", &[], &[], &[("AWS_REGION", region)]),
+        ] {
+            assert_eq!(found.unwrap_err().kind(), Kind::Invalid, "{region}");
+        }
+    }
+}
+
+#[test]
+fn credentials_that_nobody_named_are_known_as_such() {
+    let aws = [("AWS_ACCESS_KEY_ID", "e"), ("AWS_SECRET_ACCESS_KEY", "s")];
+    let of = |scheme: &str, pairs: &[(&str, &str)], environment: &[(&str, &str)]| {
+        read_url(scheme, &[], pairs, environment).unwrap().environment
+    };
+    assert_eq!(of("s3", &[], &aws), Some("AWS_ACCESS_KEY_ID"));
+    assert_eq!(of("s3", &[("endpoint", "h:1"), ("secret_name", "x")], &aws), Some(aws[0].0));
+    assert_eq!(of("s3", &[("provider", "environment")], &[]), Some("AWS_ACCESS_KEY_ID"));
+    let file = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/x")];
+    assert_eq!(of("s3", &[], &file), Some("AWS_WEB_IDENTITY_TOKEN_FILE"));
+    let google = [("GOOGLE_APPLICATION_CREDENTIALS", "/x.json")];
+    assert_eq!(of("gs", &[], &google), Some("GOOGLE_APPLICATION_CREDENTIALS"));
+    // httpfs copies the environment into DuckDB's settings when it is loaded.
+    let setting = |id| [("s3_access_key_id", id), ("s3_secret_access_key", "s")];
+    assert_eq!(of("s3", &setting("e"), &aws), Some("AWS_ACCESS_KEY_ID"));
+    for (scheme, pairs) in [
+        ("s3", &setting("own")[..]),
+        ("s3", &OWN_KEY),
+        ("s3", &[("key_id", "e"), ("secret", "s")]),
+        ("s3", &[("provider", "credential_chain")]),
+        ("s3", &[("assume_role_arn", "arn:x")]),
+        ("gs", &[("provider", "credential_chain")]),
+        ("gs", &[("bearer_token", "t")]),
+    ] {
+        assert_eq!(of(scheme, pairs, &[aws[0], aws[1], google[0]]), None, "{pairs:?}");
+    }
 }

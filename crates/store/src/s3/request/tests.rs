@@ -14,7 +14,7 @@ impl Observer for Deaf {
 
 fn read(bucket: &str, pairs: &[(&str, &str)]) -> S3Config {
     let options = StoreOptions::new(pairs.iter().copied()).unwrap();
-    config::read("s3", bucket, &options, &|_| None).unwrap()
+    config::read("s3", bucket, (&StoreOptions::default(), &options), &|_| None).unwrap()
 }
 
 fn url(config: &S3Config, region: Option<&str>, key: &str) -> String {

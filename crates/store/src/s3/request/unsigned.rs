@@ -1,0 +1,43 @@
+//! What the environment's credentials are refused is read without them; see [`crate::unsigned`].
+
+use super::{Call, Outcome, Sender};
+use crate::advice;
+use penstock_base::{Kind, Result};
+
+impl Sender {
+    pub(super) async fn read(&self, call: &Call<'_>) -> Result<Outcome> {
+        let is_signed = self.reads_unsigned.begins_signed();
+        let first = self.follow(call, is_signed).await;
+        if !is_denied(&first) {
+            return first;
+        }
+        let second = self.follow(call, !is_signed).await;
+        self.reads_unsigned.settle(is_signed, (first, second), is_denied)
+    }
+
+    /// What to do where the environment's credentials are refused, which nobody gave for this
+    /// bucket.
+    pub(super) fn environment_hint(&self, call: &Call<'_>) -> Option<String> {
+        let variable = self.config.environment?;
+        let tried = match call.is_read() {
+            true => ", and without credentials the read was refused, too",
+            false => "",
+        };
+        let key = [("key_id", "..."), ("secret", "..."), ("scope", self.scope())];
+        let give = advice::give(self.secret_type(), &key);
+        Some(format!("The credentials are the environment's ({variable}){tried}. {give}"))
+    }
+}
+
+/// Whether credentials, or the lack of them, are the reason why there is no answer.
+fn is_denied(outcome: &Result<Outcome>) -> bool {
+    match outcome {
+        Ok(Outcome::Done(_)) => false,
+        // HEAD has no body that could say that a token has expired.
+        Ok(Outcome::Refused { failure, .. }) => {
+            failure.verdict().0 == Kind::Denied
+                || (failure.status == 400 && failure.code.is_empty())
+        }
+        Err(error) => error.kind() == Kind::Denied,
+    }
+}
