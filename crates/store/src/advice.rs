@@ -37,9 +37,14 @@ pub(crate) fn give(kind: &str, options: &[(&str, &str)]) -> String {
     give_in(spoken(), kind, options)
 }
 
+/// Whether options come from secrets.
+pub(crate) fn has_secrets() -> bool {
+    spoken() == Words::Sql
+}
+
 /// How to see which secret is used, where there are secrets.
 pub(crate) fn which(url: &str, kind: &str) -> Option<String> {
-    (spoken() == Words::Sql).then(|| format!("FROM which_secret('{url}', '{kind}')"))
+    has_secrets().then(|| format!("FROM which_secret('{url}', '{kind}')"))
 }
 
 /// Options by their names, and where they are given, for a sentence about their values.

@@ -205,7 +205,7 @@ async fn public() -> (Script, Heads) {
             (false, true) => xml("200 OK\r\nx-ms-request-id: 1", "bytes"),
             (false, false) => xml("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>"),
             (true, _) if head.starts_with("HEAD") => xml("400 Bad Request", ""),
-            (true, _) => xml("403 Forbidden", "<Error><Code>InvalidAccessKeyId</Code></Error>"),
+            (true, _) => xml("403 Forbidden", "<Error><Code>AuthenticationFailed</Code></Error>"),
         }
     })
     .await

@@ -309,8 +309,8 @@ impl Sender {
         }
         let missing = |key| failure.missing_object_hint(&format!("{}{key}", self.config.root));
         let hint = call.key.and_then(missing).or_else(|| self.hint(&failure));
-        failure.environment_hint = self.environment_hint(call);
-        self.named(call, failure.into_error(hint))
+        failure.environment_hint = self.environment_hint();
+        self.named(call, self.with_environment(call, failure.into_error(hint)))
     }
 
     pub(crate) fn named(&self, call: &Call<'_>, error: Error) -> Error {

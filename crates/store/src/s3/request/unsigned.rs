@@ -2,7 +2,7 @@
 
 use super::{Call, Outcome, Sender};
 use crate::advice;
-use penstock_base::{Kind, Result};
+use penstock_base::{Error, Kind, Result};
 
 impl Sender {
     pub(super) async fn read(&self, call: &Call<'_>) -> Result<Outcome> {
@@ -16,16 +16,24 @@ impl Sender {
     }
 
     /// What to do where the environment's credentials are refused, which nobody gave for this
-    /// bucket.
-    pub(super) fn environment_hint(&self, call: &Call<'_>) -> Option<String> {
-        let variable = self.config.environment?;
+    /// bucket: where there are secrets, none is to blame.
+    pub(super) fn environment_hint(&self) -> Option<String> {
+        self.config.environment.filter(|_| advice::has_secrets())?;
+        let key = [("key_id", "..."), ("secret", "..."), ("scope", self.scope())];
+        Some(format!("For credentials of this bucket {}", advice::give(self.secret_type(), &key)))
+    }
+
+    /// Says whose credentials were refused, where nobody gave them for this bucket.
+    pub(super) fn with_environment(&self, call: &Call<'_>, error: Error) -> Error {
+        let Some(variable) = self.config.environment.filter(|_| error.kind() == Kind::Denied)
+        else {
+            return error;
+        };
         let tried = match call.is_read() {
-            true => ", and without credentials the read was refused, too",
+            true => "; without credentials the read was refused, too",
             false => "",
         };
-        let key = [("key_id", "..."), ("secret", "..."), ("scope", self.scope())];
-        let give = advice::give(self.secret_type(), &key);
-        Some(format!("The credentials are the environment's ({variable}){tried}. {give}"))
+        error.with_note(format_args!("the credentials are the environment's: {variable}{tried}"))
     }
 }
 
