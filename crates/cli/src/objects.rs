@@ -33,11 +33,19 @@ pub fn ls(session: &Session, target: &Target) -> Result<()> {
             false => session.query.list_with_itself(&at).await,
         }
     })?;
-    if entries.is_empty() {
+    if entries.is_empty() && (pattern || !may_be_empty(&at)) {
         return Err(Error::new(Kind::NotFound, "nothing is there").with_object(at.url()));
     }
     let lines: String = entries.iter().map(line).collect();
     print(&lines)
+}
+
+/// Whether a listing without entries is a good answer: that of a whole bucket is, since a store
+/// refuses to list a bucket that is not there, and that of a directory of this machine.
+fn may_be_empty(at: &Location) -> bool {
+    let url = at.url();
+    let directory = url.strip_prefix("file://").map(Path::new);
+    at.key().is_empty() || directory.is_some_and(Path::is_dir)
 }
 
 fn line(entry: &Entry) -> String {

@@ -126,8 +126,9 @@ fn stores(page: &mut String) -> Result<()> {
 fn absent(page: &mut String) {
     page.push_str(
         "\n## S3 operations that are not there\n\n\
-         `penstock serve` answers each with `NotImplemented` (501) and its name, whatever the back \
-         end. What one back end lacks is in the guides.\n\n\
+         `penstock serve` answers each with `NotImplemented` and its name, whatever the back end: \
+         501, or 400 where no sub-resource is asked for. What one back end lacks is in the \
+         guides.\n\n\
          | operation | request | why |\n| --- | --- | --- |\n",
     );
     for row in ABSENT {

@@ -228,3 +228,41 @@ fn what_is_told_of_an_object_is_what_somebody_gave_it() {
     lake.done(&["put", file.to_str().unwrap(), "s3://lake/put"]);
     assert!(!lake.done(&["stat", "s3://lake/put"]).contains("metadata."));
 }
+
+#[test]
+fn an_empty_bucket_lists_nothing_and_an_absent_one_is_an_error() {
+    let s3 = FakeS3::start(FakeOptions::s3()).unwrap();
+    let google = FakeS3::start(FakeOptions::google()).unwrap();
+    let azure = FakeAzure::start(FakeOptions::azure()).unwrap();
+    let keys = |fake: &FakeHandle| {
+        let endpoint = format!("endpoint={}", fake.endpoint());
+        let more = ["key_id=test", "secret=test", "region=us-east-1", "url_style=path"];
+        [vec![endpoint], more.map(str::to_string).to_vec()].concat()
+    };
+    let account = vec![format!("connection_string={}", azure.connection_string())];
+    for (scheme, options) in [("s3", keys(&s3)), ("gs", keys(&google)), ("az", account)] {
+        let ls = |place: &str| {
+            let options = options.iter().flat_map(|option| ["-o", option]);
+            let url = format!("{scheme}://{place}");
+            let output = penstock().args(["ls", &url]).args(options).output().unwrap();
+            (output.status.code(), text(&output.stdout), text(&output.stderr))
+        };
+        for empty in ["lake", "lake/"] {
+            assert_eq!(ls(empty), (Some(0), String::new(), String::new()), "{scheme}://{empty}");
+        }
+        for absent in ["missing", "missing/", "lake/no/", "lake/*.parquet"] {
+            let (code, printed, said) = ls(absent);
+            assert_eq!((code, printed.as_str()), (Some(11), ""), "{scheme}://{absent}: {said}");
+        }
+    }
+    let own = Scratch::new("empty-lists");
+    std::fs::create_dir(own.path().join("empty")).unwrap();
+    let ls = |name: &str| {
+        let url = format!("file://{}/{name}", own.path().display());
+        let output = penstock().args(["ls", &url]).output().unwrap();
+        (output.status.code(), output.stdout.len())
+    };
+    for (name, code) in [("empty", 0), ("empty/", 0), ("missing/", 11), ("empty/*", 11)] {
+        assert_eq!(ls(name), (Some(code), 0), "{name}");
+    }
+}

@@ -232,7 +232,22 @@ fn serve_says_when_it_is_ready_and_drains_on_a_signal() {
         assert!(served.ask("/").contains("AccessDenied"));
         let cmdline = std::fs::read(format!("/proc/{}/cmdline", served.child.id())).unwrap();
         assert!(!text(&cmdline).contains("hidden-secret"));
-        assert_eq!(served.stop(signal), (Some(0), String::new()), "{signal}");
+        let (code, said) = served.stop(signal);
+        assert_eq!(code, Some(0), "{signal}: {said}");
+        assert!(!said.contains("hidden-secret"), "{said}");
+        // The form of every line: a name, a time, a subject and words.
+        for line in said.lines() {
+            let time = line.strip_prefix("penstock: ").and_then(|rest| rest.split(' ').next());
+            assert!(time.is_some_and(|time| time.len() == 24 && time.ends_with('Z')), "{line}");
+        }
+        for words in [
+            &format!("start: penstock {} serves S3 on http://", env!("CARGO_PKG_VERSION"))[..],
+            "start: keys: `k`",
+            "drain: begins with 0 requests at work",
+            "0 requests were cut",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
     }
 }
 
@@ -248,12 +263,12 @@ fn a_log_that_cannot_be_opened_again_is_told() {
     std::fs::rename(&logs, &moved).unwrap();
     let pid = served.child.id().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    let mut stderr = BufReader::new(served.child.stderr.take().unwrap());
+    let stderr = BufReader::new(served.child.stderr.take().unwrap());
     let (teller, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let mut line = String::new();
-        stderr.read_line(&mut line).unwrap();
-        teller.send(line).ok();
+        let mut lines = stderr.lines().map(Result::unwrap);
+        let line = lines.find(|line| line.contains(" access_log: "));
+        teller.send(line.unwrap_or_default()).ok();
     });
     // A line would come at once; a gateway that says nothing is not waited for without end.
     let line = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap_or_default();
@@ -283,7 +298,10 @@ fn serve_tells_once_that_it_can_accept_no_more_and_counts_on() {
     let held: Vec<_> = (0..60).map(|_| TcpStream::connect(&served.address).unwrap()).collect();
     let mut stderr = BufReader::new(served.child.stderr.take().unwrap());
     let mut line = String::new();
-    stderr.read_line(&mut line).unwrap();
+    while !line.contains(" connections: ") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
     assert!(line.contains("could not be accepted: ") && line.contains("ulimit -Hn"), "{line}");
     drop(held);
     let of_admin = Served::ask_at(&admin, "/metrics");

@@ -47,7 +47,7 @@ impl Absent {
         s3_error!(NotImplemented, "{} is not implemented: {}", self.name, self.why)
     }
 
-    fn is_asked_by(&self, method: &Method, place: Place, query: &str) -> bool {
+    pub(crate) fn is_asked_by(&self, method: &Method, place: Place, query: &str) -> bool {
         let has = |wanted: &&str| {
             let (name, value) = wanted.split_once('=').unwrap_or((wanted, ""));
             pairs(query).any(|pair| pair.0 == name && (value.is_empty() || pair.1 == value))

@@ -35,6 +35,10 @@ pub struct Line {
     pub peer: String,
     /// The access key id whose signature held; none for unsigned and refused requests.
     pub key_id: Option<String>,
+    /// The access key id that a request named whose signature did not hold; operation, bucket and
+    /// key are then what it asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed_key_id: Option<String>,
     /// The S3 operation, where one was recognised.
     pub operation: Option<String>,
     /// The HTTP method.
@@ -304,7 +308,8 @@ fn write_all(
                 // The old file goes on, which is better than none; whoever moved it must know.
                 Err(error) => {
                     let error = named(setting, error);
-                    eprintln!("penstock: {error}; lines go on into the file that was open");
+                    let words = format!("{error}; lines go on into the file that was open");
+                    telemetry.notices.say(setting, &words);
                 }
             }
         }
@@ -322,6 +327,7 @@ mod tests {
             id: "AB".into(),
             peer: "127.0.0.1".into(),
             key_id: Some("K".into()),
+            claimed_key_id: None,
             operation: Some("GetObject".into()),
             method: "GET".into(),
             bucket: Some("lake".into()),

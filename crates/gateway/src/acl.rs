@@ -5,7 +5,7 @@
 
 mod wire;
 
-pub use wire::{Asked, Users, lists_are_off, owner_of};
+pub use wire::{Asked, Users, lists_are_off, lists_count_for_nothing, owner_of};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 

@@ -3,7 +3,7 @@
 //! A bucket's list is in its notes, an object's in its metadata. The latter is replaced where it is
 //! if the back end can; else the object is rewritten in place, tied to the version that was seen.
 
-use crate::acl::{Acl, Asked, lists_are_off};
+use crate::acl::{Acl, Asked, lists_are_off, lists_count_for_nothing};
 use crate::auth::{Caller, still_let_in};
 use crate::buckets::{Bucket, Buckets};
 use crate::copy::{came_between, rewrite, tags_of};
@@ -45,10 +45,7 @@ fn asked(
     let acl = asked.acl(owner, bucket_owner, &*caller.sharing)?;
     match &acl {
         Some(acl) if caller.sharing.lists == Lists::Off && !acl.is_closed(ONE_OWNER) => {
-            Err(s3_error!(
-                NotImplemented,
-                "access control lists that let others in (the gateway's setting `acl` is off)"
-            ))
+            Err(lists_count_for_nothing())
         }
         Some(acl) if !acl.is_closed(bucket_owner) && !caller.may_open(bucket) => {
             Err(s3_error!(AccessDenied, "Access Denied: this key may not let others in."))

@@ -4,11 +4,14 @@
 //! known one and the line. A secret may stand in the file, in a file of its own (`..._file`) or in
 //! a variable (`..._env`).
 
+mod lines;
+
 use crate::access::{Grant, Pattern, Rights};
 use crate::cors::Rule;
 use crate::keys::KeyPair;
 use crate::pages::PageRule;
 use crate::route::{BackendOptions, BucketOptions};
+pub use lines::Lines;
 use penstock_base::nearest::nearest;
 use penstock_base::settings::{SERVE_TABLE, TABLE};
 use penstock_base::{Error, Kind, Result, Secret};
@@ -40,6 +43,8 @@ const GRANT_KEYS: &[&str] = &["buckets", "rights"];
 pub struct Config {
     /// The file's path, for errors; empty where it is none.
     pub path: String,
+    /// Where its parts stand.
+    pub lines: Lines,
     /// Names and values of settings.
     pub settings: Vec<(String, String)>,
     /// Lets unsigned requests in.
@@ -107,7 +112,8 @@ impl Config {
         let path = path.display().to_string();
         let config = Config::parse(&text, &Surroundings);
         let config = config.map_err(|error| error.with_object(path.clone()))?;
-        Ok(Config { path, ..config })
+        let lines = config.lines.clone().at(&path);
+        Ok(Config { path, lines, ..config })
     }
 
     /// Reads the text of a config file.
@@ -117,7 +123,8 @@ impl Config {
     pub fn parse(text: &str, secrets: &dyn Secrets) -> Result<Self> {
         let document = Document::parse(text).map_err(|cause| no_toml(text, &cause))?;
         let reader = Reader { text, secrets };
-        let mut config = Config::default();
+        let lines = Lines::of(document.as_table(), |at| line_of(text, at));
+        let mut config = Config { lines, ..Config::default() };
         for (name, item) in document.as_table() {
             let line = reader.line(document.as_table(), name);
             match name {
@@ -141,6 +148,19 @@ impl Config {
     }
 }
 
+/// The line of a place in a text, counted from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or_default().matches('\n').count() + 1
+}
+
+/// An error about a section, with the line where the section begins, unless it names a line.
+fn located(error: Error, name: &str, line: usize) -> Error {
+    match error.message().contains("line ") {
+        true => error,
+        false => error.with_note(format!("[[{name}]] in line {line}")),
+    }
+}
+
 struct Reader<'a> {
     text: &'a str,
     secrets: &'a dyn Secrets,
@@ -149,7 +169,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn line(&self, table: &Table, name: &str) -> usize {
         let at = table.key(name).and_then(|key| key.span()).map_or(0, |span| span.start);
-        self.text.get(..at).unwrap_or_default().matches('\n').count() + 1
+        line_of(self.text, at)
     }
 
     fn sections<T>(
@@ -162,7 +182,11 @@ impl Reader<'_> {
             Error::new(Kind::Invalid, format!("`{name}` is a list of sections"))
                 .with_hint(format!("Begin each with [[{name}]]"))
         })?;
-        sections.iter().map(|section| read(self, section)).collect()
+        let located = |section: &Table| {
+            let at = section.span().map_or(0, |span| span.start);
+            read(self, section).map_err(|error| located(error, name, line_of(self.text, at)))
+        };
+        sections.iter().map(located).collect()
     }
 
     fn backend(&self, section: &Table) -> Result<BackendOptions> {

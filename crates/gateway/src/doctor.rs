@@ -22,6 +22,7 @@ use crate::route::{Place, Routes};
 use crate::telemetry::Telemetry;
 use crate::{Options, check_keys, open, server, tls};
 use bytes::Bytes;
+pub(crate) use certificates::holds_until;
 pub use judge::{Finding, Level};
 use judge::{clock, failed, keys, notes, transport};
 use penstock_base::{Error, Kind, Result};

@@ -2,9 +2,10 @@
 //! it, and the line that is written when it ends.
 
 use crate::access_log::{AccessLog, Line};
-use crate::cause;
+use crate::claims::Claim;
+use crate::keys::KeyRing;
 use crate::telemetry::Telemetry;
-use crate::trace;
+use crate::{cause, claims, trace};
 use penstock_base::Error;
 use penstock_store::{RequestEvent, Span};
 use s3s::access::S3AccessContext;
@@ -46,6 +47,10 @@ pub struct Exchange {
     started: Instant,
     operation: OnceLock<String>,
     key_id: OnceLock<String>,
+    /// What the request claims, where its signature did not hold.
+    claim: OnceLock<Claim>,
+    /// The key that a form names.
+    form_key_id: OnceLock<String>,
     /// Whether it was within the rate that it was charged to.
     is_charged: OnceLock<bool>,
     bucket: OnceLock<String>,
@@ -95,6 +100,8 @@ impl Exchange {
             started: Instant::now(),
             operation: OnceLock::new(),
             key_id: OnceLock::new(),
+            claim: OnceLock::new(),
+            form_key_id: OnceLock::new(),
             is_charged: OnceLock::new(),
             bucket: OnceLock::new(),
             object: OnceLock::new(),
@@ -161,6 +168,30 @@ impl Exchange {
         self.key_id.set(access_key.to_string()).ok();
     }
 
+    /// A form names this key as its sender; nothing is verified yet.
+    pub fn form_names(&self, access_key: &str) {
+        self.form_key_id.set(claims::bounded(access_key)).ok();
+    }
+
+    /// Takes a refusal into account that came before anybody was known to have sent the request;
+    /// gives what is said of it, where the request names a key.
+    pub fn unverified(&self, claim: Claim, ring: &KeyRing) -> Option<String> {
+        if self.key_id.get().is_some() {
+            return None;
+        }
+        let access_key = claim.access_key.or_else(|| self.form_key_id.get().cloned())?;
+        // Who mixes the two up puts the secret where the log shows the name.
+        let (access_key, words) = match ring.is_secret(&access_key) {
+            true => (None, "a secret key in the place of its access key".to_string()),
+            false => (Some(access_key.clone()), format!("key `{access_key}`")),
+        };
+        let bucket = claim.bucket.as_ref().map_or(String::new(), |it| format!(" in bucket `{it}`"));
+        let (operation, client) = (&claim.operation, self.client.to_canonical());
+        let words = format!("{words}, {operation}{bucket}, from {client}, request {}", self.id);
+        self.claim.set(Claim { access_key, ..claim }).ok();
+        Some(words)
+    }
+
     /// It was charged to a rate, and found to be within it or not.
     pub fn charged(&self, is_within: bool) {
         self.is_charged.set(is_within).ok();
@@ -216,16 +247,19 @@ impl Exchange {
 
     fn line(&self, ending: Ending, total: Duration) -> Line {
         let text = |cell: &OnceLock<String>| cell.get().cloned();
+        let claim = self.claim.get().cloned();
+        let claimed = |field: fn(Claim) -> Option<String>| claim.clone().and_then(field);
         let millis = |time: Duration| time.as_micros() as f64 / 1000.0;
         Line {
             time: self.time,
             id: self.id.clone(),
             peer: self.client.to_canonical().to_string(),
             key_id: text(&self.key_id),
-            operation: text(&self.operation),
+            claimed_key_id: claimed(|claim| claim.access_key),
+            operation: text(&self.operation).or_else(|| claimed(|claim| Some(claim.operation))),
             method: self.method.to_string(),
-            bucket: text(&self.bucket),
-            key: text(&self.object),
+            bucket: text(&self.bucket).or_else(|| claimed(|claim| claim.bucket)),
+            key: text(&self.object).or_else(|| claimed(|claim| claim.key)),
             status: ending.status,
             error: self.refusal.get().map(|refusal| refusal.0.clone()),
             cause: self.refusal.get().map(|refusal| refusal.1.clone()),

@@ -112,6 +112,11 @@ pub(crate) async fn put_of(
     let (mut head, body) = request.into_parts();
     let bucket = bucket_of(&hosts.full_path(&head.headers, head.uri.path()))?;
     let (form, place) = read(&head, body, &bucket, limits).await?;
+    if let (Some(exchange), Some(key)) =
+        (head.extensions.get::<Arc<Exchange>>(), signature::claimed_key(&form))
+    {
+        exchange.form_names(key);
+    }
     let sender = signature::verify(&form, ring, limits.signature_v2)?;
     if let Some(policy) = form.field("policy") {
         policy::check(policy, &form, &bucket, now)?;

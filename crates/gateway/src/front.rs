@@ -2,12 +2,14 @@
 //! request id, the count.
 
 use crate::chunks::{self, set_aside};
+use crate::claims::{self, Kept};
 use crate::cors::Question;
 use crate::documents::{self, DOCUMENT_BYTES_MAX};
 use crate::exchange::{Exchange, Ledger};
 use crate::forms::{form_units, is_form, put_of};
 use crate::hosts::Hosts;
 use crate::keys::KeyRing;
+use crate::notices::Limit;
 use crate::observed::{Inbound, Outbound};
 use crate::pages::Pages;
 use crate::proxies::Proxies;
@@ -15,8 +17,8 @@ use crate::ready::Readiness;
 use crate::receive::DECODED_CONTENT_LENGTH;
 use crate::rest::{self, Rest};
 use crate::stats::Stats;
-use crate::telemetry::Refused;
-use crate::{absent, cause, error, heads, late, query, telemetry::Telemetry, v2, words, xml_text};
+use crate::telemetry::{Refused, Telemetry};
+use crate::{absent, cause, error, heads, late, query, refuse, v2, v4, words, xml_text};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT,
@@ -97,6 +99,7 @@ impl Front {
         self.stats.request(request.method().as_str());
         let client = self.proxies.client(peer.ip(), request.headers());
         let exchange = Exchange::begin(&self.ledger, client, &request);
+        let kept = Kept::of(&request, &self.hosts);
         let closes = expects_and_sends_nothing(&request) || self.readiness.is_draining();
         let (response, place) = match self.places.clone().try_acquire_owned() {
             Ok(place) => (self.s3_answer(&exchange, request).await?, Some(place)),
@@ -106,14 +109,28 @@ impl Front {
                 (unheard(refusal(error::slow_down(why, BUSY_WAIT))?, request), None)
             }
         };
-        let response = late::begun(xml_text::referred(words::told(response)));
+        let mut response = late::begun(xml_text::referred(words::told(response)));
+        if response.status() == StatusCode::NOT_IMPLEMENTED {
+            *response.status_mut() = refuse::absent_status(kept.query());
+        }
         if let Some((code, message)) = cause::told(&response) {
+            self.say_whose(&exchange, &kept, &code);
             exchange.refused(code, message);
         }
         // In a drain the client's next request so finds another replica.
         let response = closed_if(closes, with_id(response, exchange.id()));
         let status = response.status().as_u16();
         Ok(response.map(|body| Outbound::of(body, exchange, status, place)))
+    }
+
+    /// Says which key a request named that was refused for its signature.
+    fn say_whose(&self, exchange: &Exchange, kept: &Kept, code: &str) {
+        if claims::is_about_signature(code)
+            && let Some(words) = exchange.unverified(kept.claim(), &self.ring)
+        {
+            let words = format!("{code}: {words}");
+            self.telemetry().notices.say_within(Limit::Signatures, "signature", &words);
+        }
     }
 
     async fn s3_answer(
@@ -196,13 +213,17 @@ impl Front {
             let query = request.uri().query().unwrap_or_default();
             let is_document = documents::is_document(request.method(), path, query);
             let room = &self.limits.documents;
-            let (request, verdict) = match documents::judged(request, path, room) {
+            let (mut request, verdict) = match documents::judged(request, path, room) {
                 Ok(judged) => judged,
                 Err(error) => return refusal(error),
             };
+            let mismatch = v4::mend(&mut request, &self.ring);
             let is_head = *request.method() == Method::HEAD;
             let request = if is_document { request } else { set_aside(request) };
-            let mut response = self.s3.call(request).await?;
+            let mut response = match v4::with_words(self.s3.call(request).await?, mismatch) {
+                Ok(response) => response,
+                Err(error) => return refusal(error),
+            };
             // s3s knows one status only of a HEAD that went well.
             if is_head
                 && response.headers().contains_key(CONTENT_RANGE)

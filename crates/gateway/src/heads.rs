@@ -66,6 +66,7 @@ pub(crate) fn fault<B>(request: &Request<B>, now: SystemTime) -> Option<S3Error>
         .or_else(|| validity_fault(&pairs))
         .or_else(|| authorization::two_mechanisms(headers, &pairs))
         .or_else(|| authorization::unsigned_header(headers, &pairs))
+        .or_else(|| authorization::missing_header(headers, &pairs))
 }
 
 /// Whether somebody takes the chunks out of the body, if it is in chunks: of a request that version
@@ -143,7 +144,7 @@ mod tests {
     }
 
     fn code_of(method: Method, uri: &str, headers: &[(&str, &str)]) -> Option<String> {
-        let mut builder = Request::builder().method(method).uri(uri);
+        let mut builder = Request::builder().method(method).uri(uri).header("host", "h");
         for (name, value) in headers {
             builder = builder.header(*name, *value);
         }
@@ -197,21 +198,24 @@ mod tests {
         let url = "/b/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=K%2F20130524%2Fr%2Fs3\
                    %2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=60&X-Amz-Signature=s\
                    &X-Amz-SignedHeaders=host%3Bx-amz-acl";
+        let acl = ("x-amz-acl", "private");
         for (header, wanted) in [
-            ("x-amz-acl", None),
             ("x-amz-content-sha256", None),
             ("content-type", None),
             ("x-amz-copy-source", denied),
             ("x-amz-tagging", denied),
         ] {
-            let more = [signed[0], signed[1], (header, "UNSIGNED-PAYLOAD")];
+            let more = [signed[0], signed[1], acl, (header, "UNSIGNED-PAYLOAD")];
             assert_eq!(code("/b/k", &more).as_deref(), wanted, "{header}");
-            let more = [(header, "UNSIGNED-PAYLOAD")];
+            let more = [acl, (header, "UNSIGNED-PAYLOAD")];
             assert_eq!(code(url, &more).as_deref(), wanted, "{header} beside a URL");
         }
+        // A header that is signed and not there.
+        assert_eq!(code("/b/k", &signed).as_deref(), Some("SignatureDoesNotMatch"));
+        assert_eq!(code(url, &[]).as_deref(), Some("SignatureDoesNotMatch"));
         // Names that are encoded are those names.
         let encoded = url.replace("X-Amz-S", "X-Amz-%53").replace("Algorithm", "Algorith%6D");
-        assert_eq!(code(&encoded, &[("x-amz-tagging", "a=b")]).as_deref(), denied);
+        assert_eq!(code(&encoded, &[acl, ("x-amz-tagging", "a=b")]).as_deref(), denied);
         // A header that nobody verifies beside a URL says nothing of what is signed.
         let both = [signed[0], signed[1], ("x-amz-acl", "private")];
         assert_eq!(code(url, &both).as_deref(), Some("InvalidArgument"));

@@ -7,6 +7,7 @@ use crate::rate::{Rate, RateLimit};
 use crate::telemetry::{Refused, Telemetry};
 use penstock_base::Secret;
 use penstock_base::settings::ServeSettings;
+use ring::digest;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
 use std::collections::HashMap;
@@ -42,6 +43,9 @@ impl KeyPair {
 #[derive(Debug)]
 struct Key {
     secret: Secret,
+    /// By which a text is known to be the secret; comparing the secret itself would tell how much
+    /// of a guess is right.
+    secret_digest: digest::Digest,
     grants: Arc<[Grant]>,
     rate: Option<Rate>,
 }
@@ -87,6 +91,12 @@ impl KeyRing {
         self.keys.get(access_key).map(|key| &key.secret)
     }
 
+    /// Whether a text is the secret of a key: nothing may show it.
+    pub fn is_secret(&self, text: &str) -> bool {
+        let digest = digest::digest(&digest::SHA256, text.as_bytes());
+        self.keys.values().any(|key| key.secret_digest.as_ref() == digest.as_ref())
+    }
+
     /// The ids of all keys.
     pub fn access_keys(&self) -> impl Iterator<Item = &String> {
         self.keys.keys()
@@ -96,7 +106,9 @@ impl KeyRing {
     pub fn new(pairs: Vec<KeyPair>, public: Vec<Grant>, rates: Rates) -> Self {
         let key = |pair: KeyPair| {
             let per_second = pair.requests_per_second.unwrap_or(rates.key_per_second);
+            let secret = pair.secret_key.reveal().as_bytes();
             let key = Key {
+                secret_digest: digest::digest(&digest::SHA256, secret),
                 secret: pair.secret_key,
                 grants: pair.grants.into_iter().chain(public.iter().cloned()).collect(),
                 rate: rates.rate(per_second),

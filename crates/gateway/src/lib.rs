@@ -16,11 +16,13 @@ mod ahead;
 mod attributes;
 mod auth;
 mod backend;
+mod begin;
 mod body;
 mod buckets;
 mod cause;
 mod checksum;
 mod chunks;
+mod claims;
 mod classes;
 mod conditions;
 mod config;
@@ -30,6 +32,7 @@ mod creation;
 mod delete;
 mod doctor;
 mod documents;
+mod draining;
 mod error;
 mod exchange;
 mod forms;
@@ -54,12 +57,14 @@ mod locks;
 mod metered;
 mod network;
 mod notes;
+mod notices;
 mod observed;
 mod overrides;
 mod pages;
 mod parts;
 mod pieces;
 mod policy;
+mod presence;
 mod probe;
 mod proxies;
 mod put;
@@ -68,6 +73,7 @@ mod rate;
 mod ready;
 mod receive;
 mod refuse;
+mod reload;
 mod rest;
 mod route;
 mod s3;
@@ -84,6 +90,7 @@ mod tls;
 mod trace;
 mod uploads;
 mod v2;
+mod v4;
 mod versions;
 mod wildcard;
 mod words;
@@ -91,11 +98,13 @@ mod xml_text;
 
 pub use absent::{ABSENT, Absent, Place};
 pub use access::{Grant, Pattern, Right, Rights};
-pub use config::{Config, Secrets, Surroundings};
+pub use config::{Config, Lines, Secrets, Surroundings};
 pub use cors::Rule as CorsRule;
 pub use doctor::{Finding, Level, examine};
 pub use keys::KeyPair;
+pub use notices::Notices;
 pub use pages::PageRule;
+pub use reload::Reloader;
 pub use route::{BackendOptions, BucketOptions};
 
 use access_log::AccessLog;
@@ -214,6 +223,14 @@ impl Gateway {
     /// use, `NotFound` and `Denied` for a directory or a TLS file, `Conflict` for a port in use;
     /// each with what to do.
     pub async fn bind(options: Options) -> Result<Self> {
+        Gateway::bind_saying(options, Notices::default()).await
+    }
+
+    /// The same, with its lines for the operator elsewhere.
+    ///
+    /// # Errors
+    /// As [`Gateway::bind`].
+    pub async fn bind_saying(options: Options, notices: Notices) -> Result<Self> {
         check_keys(&options)?;
         options.serve.check_together()?;
         let lists = Lists::parse(&options.serve.acl)?;
@@ -221,8 +238,9 @@ impl Gateway {
         let hosts = Hosts::parse(&options.serve.domains, tls.is_some())?;
         let proxies = Proxies::parse(&options.serve.trusted_proxies)?;
         let started = SystemTime::now();
-        let telemetry = Arc::new(Telemetry::new(started));
+        let telemetry = Arc::new(Telemetry::saying(started, notices));
         let routes = Routes::of(&options)?;
+        let said = begin::names(&options, &routes);
         let log = AccessLog::open("access_log", &options.serve.access_log, &telemetry)?;
         let backend_log = AccessLog::open("backend_log", &options.serve.backend_log, &telemetry)?;
         let opened = open(&options, telemetry.clone(), backend_log.clone())?;
@@ -240,6 +258,10 @@ impl Gateway {
             "" => None,
             listen => Some(server::bind("--admin-listen", listen).await?),
         };
+        let admin_address = admin.as_ref().map(|admin| admin.1);
+        let begins = begin::begins(address, tls.is_some(), admin_address);
+        let said = [begins].into_iter().chain(said);
+        said.for_each(|words| telemetry.notices.say("start", &words));
         let is_traced = log.is_some() || backend_log.is_some();
         let ledger = Ledger { telemetry, log, is_traced };
         Ok(Gateway {
@@ -276,7 +298,8 @@ impl Gateway {
     /// What a signal asks to be read or opened again.
     pub fn reloader(&self) -> Reloader {
         let telemetry = self.ledger.telemetry.clone();
-        let logs = self.ledger.log.iter().chain(&self.backend_log).cloned().collect();
+        let logs = [("access_log", &self.ledger.log), ("backend_log", &self.backend_log)];
+        let logs = logs.into_iter().filter_map(|(name, log)| Some((name, log.clone()?))).collect();
         Reloader { tls: self.tls.clone(), logs, telemetry }
     }
 
@@ -347,44 +370,6 @@ fn s3_service(gateway: &s3::Gateway, access: &auth::Access) -> S3Service {
     let mut first = builder();
     first.set_route(lenient::Lenient { strict: builder().build() });
     first.build()
-}
-
-/// Reads the TLS files and opens the logs again, without touching connections.
-#[derive(Clone, Debug)]
-pub struct Reloader {
-    tls: Option<Arc<Tls>>,
-    logs: Vec<AccessLog>,
-    telemetry: Arc<Telemetry>,
-}
-
-impl Reloader {
-    /// Does both.
-    ///
-    /// # Errors
-    /// What is wrong with the TLS files; the old certificate stays.
-    pub fn reload(&self) -> Result<()> {
-        self.logs.iter().for_each(AccessLog::reopen);
-        let Some(tls) = &self.tls else { return Ok(()) };
-        let reloaded = tls.reload();
-        match &reloaded {
-            Ok(()) => self.telemetry.tls_reloads.add(1),
-            Err(_) => self.telemetry.tls_reloads_failed.add(1),
-        }
-        reloaded
-    }
-
-    /// Looks at the TLS files again and again, and reads them when they have changed. Never ends.
-    async fn watch(&self, every: Duration) {
-        let Some(tls) = &self.tls else { return std::future::pending().await };
-        loop {
-            tokio::time::sleep(every).await;
-            if tls.has_changed()
-                && let Err(error) = self.reload()
-            {
-                eprintln!("penstock: {error}; the old certificate stays in use");
-            }
-        }
-    }
 }
 
 /// Connections to each back end for the question whether it is there.

@@ -44,10 +44,11 @@ pub struct Look {
     found: Found,
 }
 
+/// Whether a back end answered, and how.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    is_there: bool,
-    words: &'static str,
+pub(crate) struct Found {
+    pub is_there: bool,
+    pub words: &'static str,
 }
 
 /// The state behind `/readyz`.
@@ -133,7 +134,7 @@ impl Readiness {
             });
         let looks = futures_util::future::join_all(looks).await;
         for look in &looks {
-            self.telemetry.backend_ready(&look.name, look.found.is_there);
+            self.telemetry.looked(&look.name, look.found);
         }
         *last = Some((Instant::now(), looks.clone()));
         looks

@@ -2,7 +2,7 @@
 //! would rely on.
 
 use crate::query::pairs;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use s3s::{S3Result, s3_error};
 
 /// Headers that ask for something to be kept or done with an object, which is not.
@@ -71,7 +71,7 @@ const SIGNING: [&str; 10] = [
     "signature",
 ];
 /// Names of operations, which no read has as a parameter of the client's own.
-pub(crate) const OPERATIONS: [&str; 34] = [
+pub(crate) const OPERATIONS: [&str; 38] = [
     "abac",
     "accelerate",
     "acl",
@@ -86,7 +86,10 @@ pub(crate) const OPERATIONS: [&str; 34] = [
     "lifecycle",
     "location",
     "logging",
+    "metadataAnnotationTable",
     "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
     "metadataTable",
     "metrics",
     "notification",
@@ -104,9 +107,24 @@ pub(crate) const OPERATIONS: [&str; 34] = [
     "tagging",
     "torrent",
     "uploads",
+    "versioning",
     "versions",
     "website",
 ];
+
+/// The status of an answer `NotImplemented` to a request with this query.
+///
+/// A 501 to a request for a sub-resource makes clients do without it: s3cmd passes over lists,
+/// policies and lifecycles so. A 501 to a request for an object itself makes clients send it again:
+/// s3cmd sends an upload six times within 45 seconds, and the `object_store` crate repeats every
+/// 5xx. No client repeats a 400 with this code.
+pub(crate) fn absent_status(query: &str) -> StatusCode {
+    let is_subresource = |name: &str| name != "uploads" && OPERATIONS.contains(&name);
+    match pairs(query).any(|pair| is_subresource(&pair.0)) {
+        true => StatusCode::NOT_IMPLEMENTED,
+        false => StatusCode::BAD_REQUEST,
+    }
+}
 
 /// Refuses a request that is taken for a plain operation though its query names another one.
 ///
@@ -235,6 +253,16 @@ pub fn encryption_of_read(headers: &HeaderMap) -> S3Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_there_of_an_object_itself_is_no_server_error() {
+        for query in ["", "uploads", "uploadId=1&partNumber=2", "x-id=PutObject", "renameObject"] {
+            assert_eq!(absent_status(query), StatusCode::BAD_REQUEST, "{query}");
+        }
+        for query in ["acl", "lifecycle=", "versionId=1&%61cl", "select&select-type=2"] {
+            assert_eq!(absent_status(query), StatusCode::NOT_IMPLEMENTED, "{query}");
+        }
+    }
 
     #[test]
     fn a_query_that_names_another_operation_is_not_taken_for_a_plain_one() {

@@ -1,10 +1,12 @@
 //! Listens, accepts connections, wraps them in TLS, and drains.
 
 use crate::again::again;
+use crate::draining::Drain;
 use crate::front::Front;
 use crate::handover::Handover;
 use crate::intake::{self, Intake};
 use crate::metered::Metered;
+use crate::notices::Limit;
 use crate::observed::Outbound;
 use crate::telemetry::Telemetry;
 use crate::tls::Tls;
@@ -20,18 +22,15 @@ use penstock_store::near::Pacing;
 use s3s::HttpError;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 /// Wait after an accept that failed for want of descriptors, so that closing ones free some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// So often at most stderr is told of such failures; `/metrics` counts each.
-const ACCEPT_REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Most connections to the admin port at once.
 const ADMIN_CONNECTIONS_MAX: u64 = 64;
 
@@ -107,31 +106,35 @@ impl Server {
             Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)))
         };
         let (front, settings) = (&self.front, &self.settings);
-        let reports = &Mutex::new(Reports::default());
         let drained = async {
+            let mut drain = None;
             let graceful = GracefulShutdown::new();
             let said_no = async {
                 shutdown.await;
                 front.readiness.drain();
+                let telemetry = front.telemetry().clone();
+                drain =
+                    Some(Drain::begin(telemetry, settings.drain_delay_ms, settings.drain_seconds));
                 tokio::time::sleep(Duration::from_millis(settings.drain_delay_ms)).await;
             };
             // The port closes when accepting ends.
             let most = places(settings.connections_max);
             tokio::select! {
-                () = accept_all(self.s3, &s3, front, most, &graceful, reports) => {}
+                () = accept_all(self.s3, &s3, front, most, &graceful) => {}
                 () = said_no => {}
             }
             // Past the limit the connections are cut with the runtime; an upload cut so leaves no
             // object.
             let limit = Duration::from_secs(settings.drain_seconds);
             tokio::time::timeout(limit, graceful.shutdown()).await.ok();
+            drain.map(Drain::end);
         };
         let admin_accepting = async {
             let graceful = GracefulShutdown::new();
             match self.admin {
                 Some(listener) => {
                     let most = places(ADMIN_CONNECTIONS_MAX);
-                    accept_all(listener, &admin, front, most, &graceful, reports).await;
+                    accept_all(listener, &admin, front, most, &graceful).await;
                 }
                 None => std::future::pending().await,
             }
@@ -167,7 +170,6 @@ async fn accept_all(
     front: &Front,
     places: Arc<Semaphore>,
     graceful: &GracefulShutdown,
-    reports: &Mutex<Reports>,
 ) {
     let pacing = Pacing::of_listener(&listener);
     loop {
@@ -185,41 +187,17 @@ async fn accept_all(
             }
             Err(error) => {
                 front.telemetry().accept_failures.add(1);
-                let due =
-                    reports.lock().unwrap_or_else(PoisonError::into_inner).due(Instant::now());
-                if let Some(count) = due {
-                    eprintln!("penstock: {}", not_accepted(&error, count));
-                }
+                let (notices, words) = (&front.telemetry().notices, not_accepted(&error));
+                notices.say_within(Limit::Accepts, "connections", &words);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// When to tell of failures that may come twenty times a second.
-#[derive(Debug, Default)]
-struct Reports {
-    last: Option<Instant>,
-    untold: u64,
-}
-
-impl Reports {
-    /// Takes note of a failure; how many there were since the last report, where one is due.
-    fn due(&mut self, now: Instant) -> Option<u64> {
-        self.untold += 1;
-        let is_told = |last: Instant| now.duration_since(last) < ACCEPT_REPORT_EVERY;
-        if self.last.is_some_and(is_told) {
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.untold))
-    }
-}
-
-fn not_accepted(error: &std::io::Error, count: u64) -> String {
-    let times = if count == 1 { String::new() } else { format!(", {count} times") };
+fn not_accepted(error: &std::io::Error) -> String {
     format!(
-        "a connection could not be accepted{times}: {error}; clients wait. If it has too many \
+        "a connection could not be accepted: {error}; clients wait. If it has too many \
          files open, raise the hard limit (ulimit -Hn, LimitNOFILE) or lower connections_max"
     )
 }
@@ -325,18 +303,5 @@ mod tests {
         });
         assert!(task.join().is_err());
         assert_eq!((telemetry.connections_open.get(), telemetry.connections.get()), (0, 1));
-    }
-
-    #[test]
-    fn failures_to_accept_are_told_once_a_minute_and_none_is_left_out() {
-        let (mut reports, start) = (Reports::default(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(reports.due(at(0)), Some(1));
-        for second in 1..60 {
-            assert_eq!(reports.due(at(second)), None);
-        }
-        assert_eq!(reports.due(at(60)), Some(60));
-        assert_eq!(reports.due(at(61)), None);
-        assert_eq!(reports.due(at(200)), Some(2));
     }
 }

@@ -7,6 +7,8 @@ mod backends;
 mod counts;
 mod prometheus;
 
+use crate::notices::Notices;
+use crate::ready::Found;
 use crate::stats::Snapshot;
 use backends::BackendCounts;
 pub use backends::BackendObserver;
@@ -73,9 +75,11 @@ struct Operation {
     first_byte: Times,
 }
 
-/// The counters of one gateway.
+/// The counters of one gateway, and where it says what happens.
 #[derive(Debug)]
 pub struct Telemetry {
+    /// Lines for the operator.
+    pub notices: Notices,
     operations: Rows<Operation>,
     /// In the order in which they were opened.
     back_ends: Mutex<Vec<Arc<BackendCounts>>>,
@@ -107,7 +111,13 @@ pub struct Telemetry {
 impl Telemetry {
     /// Zeroes, of a process that started then.
     pub fn new(started: SystemTime) -> Self {
+        Telemetry::saying(started, Notices::default())
+    }
+
+    /// The same, with its lines elsewhere.
+    pub fn saying(started: SystemTime, notices: Notices) -> Self {
         Telemetry {
+            notices,
             operations: Rows::default(),
             back_ends: Mutex::default(),
             ready: Mutex::default(),
@@ -145,15 +155,16 @@ impl Telemetry {
         if let Some(known) = all.iter().find(|known| known.name() == name) {
             return known.clone();
         }
-        let counts = Arc::new(BackendCounts::new(name));
+        let counts = Arc::new(BackendCounts::new(name, self.notices.clone()));
         all.push(counts.clone());
         counts
     }
 
     /// What `/readyz` found of a back end.
-    pub fn backend_ready(&self, name: &str, is_ready: bool) {
+    pub(crate) fn looked(&self, name: &str, found: Found) {
+        self.back_end(name).presence.looked(found);
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        ready.insert(name.to_string(), is_ready);
+        ready.insert(name.to_string(), found.is_there);
     }
 
     /// The page for Prometheus, with what the engine counted and the process's own figures.

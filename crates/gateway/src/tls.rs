@@ -3,6 +3,7 @@
 //! New connections get the new certificate, those that are open keep theirs. Files that do not fit
 //! together leave the old certificate in place, and the failure is counted and told.
 
+use crate::doctor::holds_until;
 use penstock_base::{Error, Kind, Result};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -22,6 +23,15 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// PEM file of the private key.
     pub key: PathBuf,
+}
+
+/// What came of reading the files again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Whether the certificate is not the one that was in use.
+    pub is_other: bool,
+    /// Until when it holds.
+    pub until: String,
 }
 
 /// What tells two states of a file apart: its time and size, those of the file a link leads to.
@@ -83,7 +93,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::open`]; the old certificate stays.
-    pub fn reload(&self) -> Result<()> {
+    pub fn reload(&self) -> Result<Reloaded> {
         // The mark is taken first: a change in between is seen the next time. Files that could not
         // be read are read again, since their mark tells nothing of rights.
         let mark = mark(&self.files);
@@ -91,8 +101,11 @@ impl Tls {
         seen(Default::default());
         let key = load(&self.files, &self.provider)?;
         seen(mark);
-        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
-        Ok(())
+        let until = holds_until(&key.cert);
+        let mut current = self.current.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = current.cert != key.cert;
+        *current = Arc::new(key);
+        Ok(Reloaded { is_other, until })
     }
 
     /// Whether the files are other ones than when they were last read.

@@ -70,7 +70,11 @@ async fn each_is_refused_by_its_name() {
             let answer = server.send(Request { method, path: &path, body, ..Default::default() });
             let answer = answer.await;
             let told = (answer.status, answer.code());
-            assert_eq!(told, (501, "NotImplemented".to_string()), "{request}: {}", answer.text());
+            // Clients send again what is answered so of an object itself, or of no bucket.
+            let is_subresource = row.query.iter().any(|it| !it.contains("x-id"));
+            let status = if is_subresource && row.name != "RenameObject" { 501 } else { 400 };
+            let wanted = (status, "NotImplemented".to_string());
+            assert_eq!(told, wanted, "{request}: {}", answer.text());
             let message = format!("{} is not implemented: {}", row.name, row.why);
             let text = answer.text().replace("&apos;", "'");
             assert!(text.contains(&message), "{request}: {text}");

@@ -98,7 +98,7 @@ async fn an_id_that_was_made_up_opens_nothing() {
 async fn nor_does_it_where_lists_are_off() {
     let server = Server::on_with(Lane::Azure, other).await;
     let open = outcome(&server, "lake/a", r#"["@acl","penstock;r*"]"#).await;
-    assert_eq!(open, (501, "NotImplemented".to_string()));
+    assert_eq!(open, (400, "AccessControlListNotSupported".to_string()));
     let closed = outcome(&server, "lake/b", r#"["@acl","penstock;f=penstock"]"#).await;
     assert_eq!(closed.0, 200);
 }

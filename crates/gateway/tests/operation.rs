@@ -404,6 +404,11 @@ async fn certificates_are_exchanged_under_open_connections() {
     std::fs::write(server.dir.0.join("key.pem"), &old.key).unwrap();
     assert!(server.reloader.reload().is_err());
     tls(&server, &new).await.unwrap();
+    let said = server.notices.lines();
+    let said: Vec<_> = said.iter().filter(|line| line.starts_with("reload: ")).collect();
+    assert!(said[0].contains("the certificate is a new one, which holds until 4096-"), "{said:?}");
+    assert!(said[1].contains("the old certificate stays in use"), "{said:?}");
+    assert_eq!(said.len(), 2);
     let page = server.admin_page("/metrics").await.text();
     assert!(page.contains("penstock_tls_reloads_total{result=\"ok\"} 1"), "{page}");
     assert!(page.contains("penstock_tls_reloads_total{result=\"failed\"} 1"), "{page}");

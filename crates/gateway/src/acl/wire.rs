@@ -200,3 +200,14 @@ pub fn lists_are_off() -> S3Error {
         "The bucket does not allow ACLs".to_string(),
     )
 }
+
+/// The refusal of a list that lets others in, where the setting `acl` is off: S3 answers so for a
+/// bucket whose owner is enforced.
+pub fn lists_count_for_nothing() -> S3Error {
+    S3Error::with_message(
+        S3ErrorCode::AccessControlListNotSupported,
+        "The bucket does not allow ACLs: the gateway's setting `acl` is off, so no list can let \
+         others in. Send no ACL, or `private`."
+            .to_string(),
+    )
+}

@@ -5,6 +5,7 @@
 
 use super::{Fault, Trailer};
 use crate::hex::{hex, unhex};
+use crate::v4::signing_key;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use ring::{digest, hmac};
@@ -23,10 +24,6 @@ pub(crate) struct Chain {
     /// Of the chunk that is passing.
     signature: String,
     digest: digest::Context,
-}
-
-fn mac(key: &[u8], text: &str) -> hmac::Tag {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
 }
 
 /// A signature as it is written: 64 digits, the letters among them small.
@@ -49,12 +46,9 @@ impl Chain {
             fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
         };
         let (_, scope) = field("Credential")?.split_once('/')?;
-        let steps: Vec<&str> = scope.split('/').collect();
         let time = headers.get("x-amz-date")?.to_str().ok()?;
-        let first = mac(format!("AWS4{secret}").as_bytes(), steps.first()?);
-        let key = steps[1..].iter().fold(first, |key, step| mac(key.as_ref(), step));
         Some(Chain {
-            key: hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()),
+            key: signing_key(secret, scope),
             context: format!("{time}\n{scope}"),
             before: field("Signature")?.to_string(),
             signature: String::new(),

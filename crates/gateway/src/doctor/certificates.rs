@@ -18,6 +18,9 @@ const RENEWAL_LATE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 /// A label that stands for every bucket before a domain: no certificate has it for its own sake.
 const ANY_BUCKET: &str = "penstock-doctor";
 
+/// The end of the year 9999, after which no certificate holds.
+const FAR: Duration = Duration::from_secs(253_402_300_800);
+
 /// What the times of a certificate say now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Validity {
@@ -139,6 +142,15 @@ fn times(at: usize, validity: Validity, now: Duration) -> Option<Finding> {
             Finding::warning(SUBJECT, what, renew)
         }
     })
+}
+
+/// Until when the first certificate of a chain holds, as a log says it.
+pub(crate) fn holds_until(chain: &[CertificateDer<'_>]) -> String {
+    let certificate = chain.first().and_then(|der| ParsedCertificate::try_from(der).ok());
+    match certificate.map(|certificate| validity(&certificate, FAR)) {
+        Some(Validity::Over(time)) => written(time),
+        _ => "a time that cannot be read".to_string(),
+    }
 }
 
 fn written(time: UnixTime) -> String {

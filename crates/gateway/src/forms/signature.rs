@@ -3,6 +3,7 @@
 use super::fields::Form;
 use crate::hex::unhex;
 use crate::keys::KeyRing;
+use crate::v4::signing_key;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
@@ -17,13 +18,15 @@ fn differs() -> S3Error {
     )
 }
 
-fn hmac_sha256(key: &[u8], text: &[u8]) -> hmac::Tag {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text)
-}
-
 fn required<'a>(form: &'a Form, name: &str) -> S3Result<&'a str> {
     let why = || s3_error!(InvalidArgument, "Bucket POST must contain a field named '{name}'.");
     form.field(name).ok_or_else(why)
+}
+
+/// The access key that a form names.
+pub(super) fn claimed_key(form: &Form) -> Option<&str> {
+    let v4 = form.field("x-amz-credential").and_then(|credential| credential.split('/').next());
+    v4.or_else(|| form.field("awsaccesskeyid"))
 }
 
 /// The access key that signed a form; `None` for one that nobody signed.
@@ -50,12 +53,8 @@ pub(super) fn verify(form: &Form, ring: &KeyRing, takes_v2: bool) -> S3Result<Op
             return Err(s3_error!(InvalidArgument, "x-amz-credential is malformed"));
         }
         let secret = ring.secret(access_key).ok_or_else(unknown)?;
-        let first = format!("AWS4{}", secret.reveal());
-        let mut key = hmac_sha256(first.as_bytes(), day.as_bytes());
-        for step in [region, service, end] {
-            key = hmac_sha256(key.as_ref(), step.as_bytes());
-        }
-        let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
+        let scope = [day, region, service, end].join("/");
+        let key = signing_key(secret.reveal(), &scope);
         let told = unhex(signature).ok_or_else(differs)?;
         hmac::verify(&key, policy.as_bytes(), &told).map_err(|_| differs())?;
         return Ok(Some(access_key.to_string()));

@@ -11,6 +11,8 @@ use s3s::{S3Error, s3_error};
 /// Signed in another way, or of no meaning here: the digest is a line of what is signed, and a
 /// content delivery network adds the number of its request.
 const UNSIGNED: [&str; 2] = ["x-amz-content-sha256", "x-amz-cf-id"];
+/// Longest name of a header that a refusal shows.
+const NAME_CHARS_MAX: usize = 100;
 const PARTS: &str = "Credential, SignedHeaders, and Signature";
 const QUERY: [&str; 6] = [
     "X-Amz-Algorithm",
@@ -77,12 +79,7 @@ pub(super) fn query_fault(pairs: &[(String, String)]) -> Option<S3Error> {
 /// is one: whoever holds a presigned URL could add it. (Signature calculations, "SignedHeaders":
 /// every `x-amz-*` header of a request is signed.)
 pub(super) fn unsigned_header(headers: &HeaderMap, pairs: &[(String, String)]) -> Option<S3Error> {
-    let in_header = || {
-        let fields = super::text(headers, AUTHORIZATION.as_str())?;
-        let mut fields = fields.strip_prefix("AWS4-HMAC-SHA256")?.split(',').map(str::trim);
-        fields.find_map(|field| field.strip_prefix("SignedHeaders="))
-    };
-    let signed = value_of(pairs, "X-Amz-SignedHeaders").or_else(in_header)?;
+    let signed = signed_headers(headers, pairs)?;
     // s3s leaves values that are no text out of what it verifies, and their names with them.
     let is_text = |name: &str| {
         let mut values = headers.get_all(name).iter();
@@ -95,6 +92,29 @@ pub(super) fn unsigned_header(headers: &HeaderMap, pairs: &[(String, String)]) -
         .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name))?;
     let why = format!("There were headers present in the request which were not signed: {name}");
     Some(s3_error!(AccessDenied, "{why}"))
+}
+
+/// A header that a signature of version 4 covers and that is not in the request, if there is one: no
+/// such signature can hold, and a proxy on the way is the usual reason.
+pub(super) fn missing_header(headers: &HeaderMap, pairs: &[(String, String)]) -> Option<S3Error> {
+    let mut names = signed_headers(headers, pairs)?.split(';');
+    let name = names.find(|name| !headers.contains_key(*name))?;
+    let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+    let why = format!(
+        "The header `{name}` is signed (SignedHeaders) and did not reach the gateway: a proxy on \
+         the way has taken it out. Let the proxy pass it on, or have the client not sign it."
+    );
+    Some(s3_error!(SignatureDoesNotMatch, "{why}"))
+}
+
+/// The names of the headers that a signature of version 4 covers.
+fn signed_headers<'a>(headers: &'a HeaderMap, pairs: &'a [(String, String)]) -> Option<&'a str> {
+    let in_header = || {
+        let fields = super::text(headers, AUTHORIZATION.as_str())?;
+        let mut fields = fields.strip_prefix("AWS4-HMAC-SHA256")?.split(',').map(str::trim);
+        fields.find_map(|field| field.strip_prefix("SignedHeaders="))
+    };
+    value_of(pairs, "X-Amz-SignedHeaders").or_else(in_header)
 }
 
 /// A signature in the URL and another in the header: only one of them would be verified.

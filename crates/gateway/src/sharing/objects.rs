@@ -1,12 +1,12 @@
 //! The list that a new object gets.
 
 use super::{Asker, Lists, ONE_OWNER, denied, is_enforced};
-use crate::acl::{Acl, Asked, lists_are_off, owner_of};
+use crate::acl::{Acl, Asked, lists_are_off, lists_count_for_nothing, owner_of};
 use crate::auth::Caller;
 use crate::notes::Notes;
 use http::{Extensions, HeaderMap, HeaderName, Uri};
 use penstock_store::notes;
-use s3s::{S3Error, S3ErrorCode, S3Result, dto, s3_error};
+use s3s::{S3ErrorCode, S3Result, dto, s3_error};
 
 /// Owner of what is written without a signature.
 const NOBODY: &str = "anonymous";
@@ -50,8 +50,8 @@ fn pair<'a>(pairs: &'a [Pair], name: &str) -> Option<&'a str> {
 /// The pairs of metadata that a new object in `bucket` gets, by what its request asks for.
 ///
 /// # Errors
-/// Those of [`Asked::acl`]; `NotImplemented` for a list that opens anything where lists are off;
-/// `AccessControlListNotSupported`, `AccessDenied` where the bucket has none or refuses it.
+/// Those of [`Asked::acl`]; `AccessControlListNotSupported` for a list that opens anything where
+/// lists are off, and where the bucket has none; `AccessDenied` where the bucket refuses it.
 pub(crate) async fn new_object(
     extensions: &Extensions,
     headers: &HeaderMap,
@@ -67,7 +67,7 @@ pub(crate) async fn new_object(
     };
     if sharing.lists == Lists::Off {
         return match asked(ONE_OWNER)? {
-            Some(acl) if !acl.is_closed(ONE_OWNER) => Err(lists_open_nothing()),
+            Some(acl) if !acl.is_closed(ONE_OWNER) => Err(lists_count_for_nothing()),
             _ => Ok(Vec::new()),
         };
     }
@@ -92,19 +92,14 @@ pub(crate) async fn new_object(
     Ok(vec![(notes::ACL.to_string(), acl.to_text())])
 }
 
-fn lists_open_nothing() -> S3Error {
-    let why = "access control lists that let others in (the gateway's setting `acl` is off)";
-    s3_error!(NotImplemented, "{why}")
-}
-
 /// Holds list and tags in an upload's metadata against what the caller may let in and give: where
 /// the upload's id tells them, a client may have made them up. A list is closed, and takes no more
 /// than to write, if it is the caller's own or the bucket's owner's: its word on whose it is counts
 /// for nothing. A policy is asked as it would be if the upload began now.
 ///
 /// # Errors
-/// `AccessDenied`; `NotImplemented` for a list that opens anything where lists are off, as it would
-/// once they are on again.
+/// `AccessDenied`; `AccessControlListNotSupported` for a list that opens anything where lists are
+/// off, as it would once they are on again.
 pub(crate) async fn completed_object(
     completion: Completion<'_>,
     metadata: &[(String, String)],
@@ -114,7 +109,7 @@ pub(crate) async fn completed_object(
     let acl = pair(metadata, notes::ACL).and_then(Acl::from_text);
     if caller.sharing.lists == Lists::Off {
         let is_closed = acl.is_none_or(|acl| acl.is_closed(&acl.owner));
-        return if is_closed { Ok(()) } else { Err(lists_open_nothing()) };
+        return if is_closed { Ok(()) } else { Err(lists_count_for_nothing()) };
     }
     let notes = match &caller.notes {
         Some(notes) => notes.clone(),

@@ -5,6 +5,8 @@ use super::Telemetry;
 use super::counts::{Count, Statuses, Times};
 use super::prometheus::{Family, Sample};
 use crate::access_log::AccessLog;
+use crate::notices::Notices;
+use crate::presence::Presence;
 use crate::trace::BackendLine;
 use penstock_base::metrics as table;
 use penstock_store::{Again, Observer, RequestEvent, Span};
@@ -25,6 +27,7 @@ struct Method {
 #[derive(Debug)]
 pub struct BackendCounts {
     name: String,
+    pub(crate) presence: Presence,
     /// Those that it has been sent: each takes 8 KiB.
     methods: [OnceLock<Box<Method>>; METHODS.len()],
     sent: Count,
@@ -37,9 +40,10 @@ pub struct BackendCounts {
 
 impl BackendCounts {
     /// Zeroes, of the back end of this name.
-    pub fn new(name: &str) -> Self {
+    pub fn new(name: &str, notices: Notices) -> Self {
         BackendCounts {
             name: name.to_string(),
+            presence: Presence::new(name, notices),
             methods: Default::default(),
             sent: Count::default(),
             received: Count::default(),
@@ -60,6 +64,7 @@ impl BackendCounts {
         let method = self.methods[known.unwrap_or(METHODS.len() - 1)].get_or_init(Box::default);
         method.statuses.add(event.status);
         method.total.observe(event.total);
+        self.presence.request(event);
         self.sent.add(event.sent_bytes);
         self.received.add(event.received_bytes);
     }

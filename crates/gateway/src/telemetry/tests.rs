@@ -31,7 +31,7 @@ fn every_row_of_the_table_is_on_the_page_once_and_in_order() {
     let telemetry = Telemetry::new(UNIX_EPOCH);
     telemetry.request("GetObject", 200, Duration::from_millis(1), Duration::from_millis(2));
     telemetry.back_end("lake").request(&event("GET", 200));
-    telemetry.backend_ready("lake", true);
+    telemetry.looked("lake", Found { is_there: true, words: "" });
     let page = page(&telemetry);
     let types: Vec<&str> = page
         .lines()

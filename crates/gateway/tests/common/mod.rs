@@ -8,7 +8,7 @@ pub mod sign;
 
 use penstock_base::{Secret, ServeSettings, Settings};
 use penstock_gateway::{
-    BackendOptions, Gateway, Grant, KeyPair, Options, Pattern, Reloader, Rights,
+    BackendOptions, Gateway, Grant, KeyPair, Notices, Options, Pattern, Reloader, Rights,
 };
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
 use std::collections::BTreeMap;
@@ -70,6 +70,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// The admin port.
     pub admin: SocketAddr,
+    /// What it says to the operator.
+    pub notices: Notices,
     pub reloader: Reloader,
     pub dir: Dir,
     pub stop: Option<oneshot::Sender<()>>,
@@ -196,7 +198,8 @@ impl Server {
 
     pub async fn start_with(dir: Dir, options: Options) -> Self {
         std::fs::create_dir_all(dir.served().join("lake")).unwrap();
-        let gateway = Gateway::bind(options).await.unwrap();
+        let notices = Notices::kept();
+        let gateway = Gateway::bind_saying(options, notices.clone()).await.unwrap();
         let (address, admin) = (gateway.address(), gateway.admin_address().unwrap());
         let reloader = gateway.reloader();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -206,7 +209,8 @@ impl Server {
             };
             gateway.serve(shutdown).await.unwrap();
         });
-        Server { address, admin, reloader, dir, stop: Some(stop), served, fake: None }
+        let stop = Some(stop);
+        Server { address, admin, notices, reloader, dir, stop, served, fake: None }
     }
 
     /// On a back end, with a bucket `lake`.

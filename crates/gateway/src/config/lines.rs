@@ -1,0 +1,189 @@
+//! Where things stand in a config file: the line of each setting, section and key of a section, and
+//! so the place of whatever `penstock doctor` finds. Pure.
+
+use crate::doctor::Finding;
+use std::collections::BTreeMap;
+use toml_edit::{Item, Table};
+
+/// Lines of a config file, counted from 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    path: String,
+    /// Settings by their names.
+    settings: BTreeMap<String, usize>,
+    /// Sections by what findings call them.
+    sections: BTreeMap<String, Section>,
+}
+
+/// A section of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Section {
+    line: usize,
+    keys: BTreeMap<String, usize>,
+}
+
+/// What findings call a section of each kind: before its name, and the key that has the name.
+const NAMED: &[(&str, &str, &str)] =
+    &[("backend", "back end", "name"), ("bucket", "bucket", "name"), ("key", "key", "access_key")];
+
+/// The settings behind what findings call otherwise.
+const SUBJECTS: &[(&str, &[&str])] = &[
+    ("--listen", &["listen"]),
+    ("--admin-listen", &["admin_listen"]),
+    ("TLS", &["tls_cert_file", "tls_key_file"]),
+    ("open files", &["connections_max", "connections_per_host"]),
+];
+
+impl Lines {
+    /// Those of a document. `line_of` tells the line of a place in the text.
+    pub(super) fn of(document: &Table, line_of: impl Fn(usize) -> usize) -> Self {
+        let mut lines = Lines::default();
+        let key_line = |table: &Table, name: &str| {
+            table.key(name).and_then(|key| key.span()).map_or(1, |span| line_of(span.start))
+        };
+        for (kind, item) in document {
+            let Some(sections) = item.as_array_of_tables() else {
+                lines.settings.insert(kind.to_string(), key_line(document, kind));
+                continue;
+            };
+            for section in sections {
+                let line = section.span().map_or(1, |span| line_of(span.start));
+                let mut keys = BTreeMap::new();
+                for (name, item) in section {
+                    keys.insert(name.to_string(), key_line(section, name));
+                    for grant in item.as_array_of_tables().into_iter().flatten() {
+                        for (name, _) in grant {
+                            keys.entry(name.to_string()).or_insert_with(|| key_line(grant, name));
+                        }
+                    }
+                }
+                let found = lines.sections.entry(subject(kind, section)).or_default();
+                // Of several sections without a name the first one counts.
+                if found.line == 0 {
+                    *found = Section { line, keys };
+                }
+            }
+        }
+        lines
+    }
+
+    /// The same of the file of this path.
+    pub(super) fn at(self, path: &str) -> Self {
+        Lines { path: path.to_string(), ..self }
+    }
+
+    /// Where the cause of a finding stands: file and line, or the file where no line has it.
+    /// `None` where there is no file.
+    pub fn place(&self, finding: &Finding) -> Option<String> {
+        if self.path.is_empty() {
+            return None;
+        }
+        let line = self.line(&finding.subject, &finding.what);
+        Some(line.map_or_else(|| self.path.clone(), |line| format!("{}:{line}", self.path)))
+    }
+
+    fn line(&self, subject: &str, what: &str) -> Option<usize> {
+        let quoted: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
+        if let Some(section) = self.sections.get(subject) {
+            let key = quoted.iter().find_map(|word| section.keys.get(*word));
+            return Some(*key.unwrap_or(&section.line));
+        }
+        let known = SUBJECTS.iter().find(|row| row.0 == subject);
+        let named = known.map_or(vec![subject], |row| row.1.to_vec());
+        let named = named.into_iter().chain(quoted.iter().copied());
+        let mut named = named.filter_map(|name| self.settings.get(name));
+        if let Some(line) = named.next() {
+            return Some(*line);
+        }
+        // A setting that the words name, a section that they name, or of which they speak.
+        let mut words = what.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let setting = words.find_map(|word| self.settings.get(word));
+        let by_name = || {
+            let subjects = quoted.iter().flat_map(|word| {
+                NAMED.iter().map(move |(_, called, _)| format!("{called} `{word}`"))
+            });
+            let mut found = subjects.filter_map(|subject| self.sections.get(&subject));
+            found.next()
+        };
+        let beginning =
+            || self.sections.iter().find(|(name, _)| subject.starts_with(name.as_str()));
+        setting
+            .copied()
+            .or_else(|| by_name().map(|section| section.line))
+            .or_else(|| beginning().map(|(_, section)| section.line))
+    }
+}
+
+/// What findings call a section.
+fn subject(kind: &str, section: &Table) -> String {
+    let named = NAMED.iter().find(|row| row.0 == kind);
+    let name = |key: &str| section.get(key).and_then(Item::as_str).unwrap_or_default();
+    named.map_or(kind.to_string(), |(_, called, key)| format!("{called} `{}`", name(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toml_edit::Document;
+
+    const TEXT: &str = "\
+listen = \"0.0.0.0:9000\"
+tls_cert_file = \"cert.pem\"
+acl = \"public\"
+
+[[backend]]
+name = \"s3\"
+url = \"s3://\"
+account_key = \"x\"
+
+[[bucket]]
+name = \"lake\"
+backend = \"s3\"
+
+[[key]]
+access_key = \"K\"
+secret_key = \"s\"
+buckets = [\"lak\"]
+
+[[key]]
+access_key = \"L\"
+secret_key = \"s\"
+  [[key.grant]]
+  buckets = [\"other\"]
+
+[[public]]
+buckets = [\"*\"]
+rights = [\"read\"]
+";
+
+    #[test]
+    fn a_finding_stands_in_a_line_of_the_file() {
+        let document = Document::parse(TEXT).unwrap();
+        let line_of = |at: usize| TEXT[..at].matches('\n').count() + 1;
+        let lines = Lines::of(document.as_table(), line_of);
+        assert_eq!(lines.place(&Finding::good("public", "x")), None, "there is no file");
+        let lines = lines.at("g.toml");
+        for (subject, what, place) in [
+            ("--listen", "in use", "g.toml:1"),
+            ("TLS", "cannot be read", "g.toml:2"),
+            ("acl", "`public` needs notes_bucket", "g.toml:3"),
+            ("back end `s3`", "answers", "g.toml:5"),
+            ("back end `s3`", "takes no `account_key`: nothing looks at it", "g.toml:8"),
+            ("back end `s3`, notes in `penstock-notes`", "there are none yet", "g.toml:5"),
+            ("bucket `lake`", "may be listed", "g.toml:10"),
+            ("key `K`", "has a short secret, which can be guessed", "g.toml:14"),
+            ("key `K`", "`lak` in `buckets` stands for no bucket", "g.toml:17"),
+            ("key `L`", "`other` in `buckets` stands for no bucket", "g.toml:23"),
+            ("keys", "two keys have the access key `L`", "g.toml:19"),
+            ("buckets", "bucket `lake`: there is no back end `s4`", "g.toml:10"),
+            ("public", "everyone may write", "g.toml:25"),
+            ("settings", "`acl` and `listen` contradict each other", "g.toml:3"),
+            ("open files", "connections_max comes to 9", "g.toml"),
+            ("--admin-listen", "in use", "g.toml"),
+            ("cors", "no rule", "g.toml"),
+        ] {
+            let told = lines.place(&Finding::good(subject, what));
+            assert_eq!(told.as_deref(), Some(place), "{subject}: {what}");
+        }
+    }
+}
