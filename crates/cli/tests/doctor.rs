@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
 use penstock_testkit::scratch::Scratch;
+use std::path::Path;
 use std::process::Command;
 
 /// What doctor prints of a config, and the path of its file.
@@ -41,13 +42,9 @@ fn check(own: &Scratch, text: &str, expected: &[(&str, &str)]) {
     }
 }
 
-#[test]
-fn every_finding_of_settings_keys_and_buckets_names_its_line() {
-    let own = Scratch::new("doctor-lines");
-    let served = own.path().join("served");
-    std::fs::create_dir_all(served.join("Sales")).unwrap();
-    std::fs::create_dir(served.join("lake")).unwrap();
-    let text = format!(
+/// A config in which much is odd.
+fn odd_config(served: &Path) -> String {
+    format!(
         r#"
 listen = "0.0.0.0:0"
 admin_listen = "127.0.0.1:0"
@@ -96,7 +93,16 @@ buckets = ["*"]
 rights = ["read", "write"]
 "#,
         served = served.display()
-    );
+    )
+}
+
+#[test]
+fn every_finding_of_settings_keys_and_buckets_names_its_line() {
+    let own = Scratch::new("doctor-lines");
+    let served = own.path().join("served");
+    std::fs::create_dir_all(served.join("Sales")).unwrap();
+    std::fs::create_dir(served.join("lake")).unwrap();
+    let text = odd_config(&served);
     check(
         &own,
         &text,

@@ -1,6 +1,6 @@
-//! Signatures of version 4 that a proxy on the way has touched: finds the Host that was signed where
-//! its other form came, and names the header that may have changed where a signature does not hold.
-//! Pure.
+//! Signatures of version 4 that a proxy on the way has touched: finds the Host that was signed
+//! where its other form came, and names the header that may have changed where a signature does
+//! not hold. Pure.
 //!
 //! s3s verifies every signature. Nothing here lets a request in: it only chooses the Host that s3s
 //! sees, between two names of the same host.

@@ -94,8 +94,8 @@ pub(super) fn unsigned_header(headers: &HeaderMap, pairs: &[(String, String)]) -
     Some(s3_error!(AccessDenied, "{why}"))
 }
 
-/// A header that a signature of version 4 covers and that is not in the request, if there is one: no
-/// such signature can hold, and a proxy on the way is the usual reason.
+/// A header that a signature of version 4 covers and that is not in the request, if there is one:
+/// no such signature can hold, and a proxy on the way is the usual reason.
 pub(super) fn missing_header(headers: &HeaderMap, pairs: &[(String, String)]) -> Option<S3Error> {
     let mut names = signed_headers(headers, pairs)?.split(';');
     let name = names.find(|name| !headers.contains_key(*name))?;
