@@ -67,7 +67,7 @@ def test_templates_close_what_they_open_and_include_what_is_defined() -> None:
 @pytest.fixture(scope="module")
 def render() -> Callable[..., dict[str, Any]]:
     """A renderer of our own: Go's templates with the few functions that the chart uses."""
-    program = renderer_program()
+    program: str = renderer_program()
     assert shutil.which(program) is not None
 
     def rendered(*changes: str) -> dict[str, Any]:
@@ -83,12 +83,12 @@ SECRET = "envFromSecret=penstock"
 
 
 def rendering(program: str, *changes: str) -> subprocess.CompletedProcess[str]:
-    command = [program, str(CHART), *changes]
+    command: list[str] = [program, str(CHART), *changes]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def renderer_program() -> str:
-    command = [ROOT / "scripts/peers/helm-render.sh", "install"]
+    command = [str(ROOT / "scripts/peers/helm-render.sh"), "install"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode().strip()
 
 
