@@ -178,7 +178,7 @@ def test_what_came_whole_is_kept_too(
         con.execute("SET enable_external_file_cache = false")
     con.execute("SET GLOBAL penstock_cache_validation = 'query'")
     assert answer(con, odd) == RIGHT
-    assert odd.seen[-1] == ("GET", None)
+    assert [method for method, _ in odd.seen] == ["GET"], "one body"
     for _ in range(2):
         odd.seen.clear()
         assert answer(con, odd) == RIGHT
@@ -186,32 +186,28 @@ def test_what_came_whole_is_kept_too(
     odd.tag = '"two"'
     odd.seen.clear()
     assert answer(con, odd) == RIGHT
-    assert odd.seen[-1] == ("GET", None), "another version is fetched"
+    assert odd.seen[-1][0] == "GET", "another version is fetched"
 
 
 @pytest.mark.parametrize("tag", ['W/"one"', None, '"one"'], ids=["weak", "none", "strong"])
 @pytest.mark.parametrize(
-    ("quirk", "is_readable"),
+    "quirk",
     [
-        ("ignores ranges", True),
-        ("longer body than told", True),
-        ("another range", False),
-        ("too short", False),
-        ("larger total", False),
+        "ignores ranges",
+        "longer body than told",
+        # A part that is not the one asked for is followed by a request without a range.
+        "another range",
+        "too short",
+        "larger total",
         # Each answer brings half of what is left, and the rest is asked for again.
-        ("cut", True),
+        "cut",
     ],
 )
 def test_a_server_that_lies_gives_no_wrong_answer(
-    quirk: str, is_readable: bool, tag: str | None, odd: Odd, con: duckdb.DuckDBPyConnection
+    quirk: str, tag: str | None, odd: Odd, con: duckdb.DuckDBPyConnection
 ) -> None:
     odd.tag, odd.quirk = tag, quirk
-    if is_readable:
-        assert answer(con, odd) == RIGHT
-        return
-    with pytest.raises(duckdb.Error) as caught:
-        answer(con, odd)
-    assert odd.url in str(caught.value)
+    assert answer(con, odd) == RIGHT
 
 
 @pytest.mark.parametrize("tag", ['W/"{}"', None], ids=["weak", "none"])

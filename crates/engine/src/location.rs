@@ -67,6 +67,11 @@ impl Mount {
         &self.capabilities
     }
 
+    /// Whether it serves ranges that are counted from the end, as far as it has found out.
+    pub(crate) fn serves_suffix(&self) -> bool {
+        self.capabilities.suffix_range && self.store.capabilities().suffix_range
+    }
+
     /// How the store likes to be asked.
     pub fn profile(&self) -> &Profile {
         &self.profile

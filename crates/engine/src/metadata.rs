@@ -156,7 +156,12 @@ impl MetadataCache {
                 let counts = !is_late && (is_same || asked >= entry.confirmed);
                 if counts {
                     let immutable = immutable || (entry.immutable && is_same);
+                    let known_size = entry.meta.size_bytes;
                     *entry = Entry { immutable, ..fresh };
+                    // An answer may confirm the version, and tell no size.
+                    if is_same && entry.meta.etag.is_some() && entry.meta.size_bytes.is_none() {
+                        entry.meta.size_bytes = known_size;
+                    }
                 }
                 counts
             }

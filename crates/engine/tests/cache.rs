@@ -272,5 +272,5 @@ async fn what_is_here_in_part_comes_whole_once_from_a_server_without_ranges() {
         assert!(buf == data[start..][..MIB]);
     }
     let calls = second.store.take_calls();
-    assert_eq!(calls, ["get a.parquet -262144", "get a.parquet all"]);
+    assert_eq!(calls, ["get a.parquet -262144"]);
 }

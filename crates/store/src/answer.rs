@@ -6,7 +6,8 @@ mod extent;
 mod failure;
 
 pub(crate) use extent::{
-    Extent, UNKNOWN_END, extent, parse_content_range, range_header, unsatisfiable_extent,
+    Extent, UNKNOWN_END, extent, is_object, is_page, parse_content_range, range_header,
+    unsatisfiable_extent,
 };
 pub(crate) use failure::Failure;
 

@@ -50,13 +50,15 @@ mod wire;
 pub use account::AzureAccount;
 pub use address::Address;
 
-use crate::answer::{Failure, extent, range_header, unsatisfiable_extent};
+use crate::answer::{
+    Extent, Failure, UNKNOWN_END, extent, is_object, range_header, unsatisfiable_extent,
+};
 use crate::options::StoreOptions;
 use crate::streaming::split_version;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
     HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
-    PutOptions, PutResult, Store, UploadId, WarmUp, WriteCondition,
+    PutOptions, PutResult, Ranges, Store, UploadId, WarmUp, WriteCondition, unpack,
 };
 use ::http::Method;
 use ::http::header::RANGE;
@@ -64,7 +66,7 @@ use async_trait::async_trait;
 use block::Upload;
 use bytes::Bytes;
 use ordered::Namespace;
-use penstock_base::{ByteRange, Error, Kind, Result, Retry};
+use penstock_base::{Error, Kind, Result, Retry};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use upload::BlockBody;
 use wire::{Ask, Wire, blob_meta, is_directory, put_result};
@@ -197,7 +199,7 @@ impl AzureStore {
             let error = Error::new(Kind::Corrupt, why).with_retry(Retry::Briefly);
             return Err(self.wire.named(error, "GET", key));
         }
-        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges_ignored: false })
+        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges: Ranges::Served })
     }
 
     /// The service is told one condition of several.
@@ -214,7 +216,7 @@ impl AzureStore {
         let headers = asked.condition_header().into_iter().collect();
         let ask = Ask { headers, ..Ask::default() };
         let response = self.wire.send(operation, key, Method::HEAD, ask).await?;
-        if response.status != 200 {
+        if !is_object(response.status) {
             return Err(self.wire.refused(response, operation, key).await);
         }
         if !wire::is_from_service(&response.headers) {
@@ -306,7 +308,7 @@ impl Store for AzureStore {
         if response.status == 304 && !wire::is_from_service(&response.headers) {
             return Err(self.foreign("GET", key));
         }
-        if !matches!(response.status, 200 | 206) {
+        if !is_object(response.status) {
             return Err(self.wire.refused(response, "GET", key).await);
         }
         // The emulator answers a range behind the end with 206, no bytes and an impossible range.
@@ -320,14 +322,15 @@ impl Store for AzureStore {
             return Err(self.directory("GET", key));
         }
         let found = versions::check_null(key, &response.headers)
+            .and_then(|()| unpack::refuse_unless_label(&response.headers))
             .and_then(|()| extent(request.range, response.status, &response.headers))
-            .and_then(|found| whole_range(found.range, found.size_bytes, response.status))
+            .and_then(|found| whole_range(found, request.range))
             .map_err(|error| self.wire.named(error, "GET", key))?;
-        let (range, size) = found;
-        let meta = blob_meta(&response.headers, size);
+        let Extent { range, size_bytes, ranges } = found;
+        let meta = blob_meta(&response.headers, size_bytes);
         self.check_unchanged(key, &request, &meta)?;
         let body = response.body.named(&format!("{}{key}", self.wire.address.root));
-        Ok(GetResponse { meta, range, body, ranges_ignored: false })
+        Ok(GetResponse { meta, range, body, ranges })
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
@@ -402,14 +405,11 @@ fn is_without_bytes(response: &HttpResponse) -> bool {
 
 /// The service honours every range it is asked for; an answer with all bytes instead comes from a
 /// proxy, and cannot be told from a changed blob.
-fn whole_range(
-    range: ByteRange,
-    size_bytes: Option<u64>,
-    status: u16,
-) -> Result<(ByteRange, Option<u64>)> {
-    let is_all = size_bytes.is_some_and(|size| range == ByteRange { start: 0, end: size });
-    if status == 206 || is_all {
-        return Ok((range, size_bytes));
+fn whole_range(found: Extent, asked: GetRange) -> Result<Extent> {
+    let Extent { range, size_bytes, ranges } = found;
+    let is_all = size_bytes.is_some_and(|size| asked.resolve(size) == range);
+    if is_all || !ranges.are_ignored() && range.end != UNKNOWN_END {
+        return Ok(Extent { ranges: Ranges::Served, ..found });
     }
     let why = "the answer has all bytes, or tells no size, though a range was asked for";
     Err(Error::new(Kind::Corrupt, why)

@@ -3,6 +3,7 @@
 use crate::answer::UNKNOWN_END;
 use crate::http::HttpBody;
 use crate::local::{FileBody, FilePiece};
+use crate::unpack::Unpacked;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use std::future::poll_fn;
@@ -32,6 +33,12 @@ pub enum Body {
     File(Box<FileBody>),
     /// Bytes of somebody else's store.
     Source(Box<dyn BodySource>),
+    /// What a server packed, unpacked.
+    Unpacked(Box<Unpacked>),
+    /// Bytes in memory, and what follows them.
+    Joined(Bytes, Box<Body>),
+    /// The first bytes of a body, so many.
+    Limited(u64, Box<Body>),
 }
 
 impl Body {
@@ -84,13 +91,7 @@ impl Body {
     /// # Errors
     /// As [`Body::read`], and `Corrupt` when it is longer than `limit` bytes.
     pub async fn read_to_bytes(&mut self, limit: usize) -> Result<Bytes> {
-        let expected = match self {
-            Body::Memory(bytes) => Some(bytes.len() as u64),
-            Body::Http(body) => body.remaining(),
-            Body::File(body) => Some(body.remaining()),
-            Body::Source(body) => Some(body.remaining()),
-        };
-        let expected = expected.and_then(|length| usize::try_from(length).ok());
+        let expected = self.remaining().and_then(|length| usize::try_from(length).ok());
         let over = || Error::new(Kind::Corrupt, format!("the answer is longer than {limit} bytes"));
         if expected.is_some_and(|length| length > limit) {
             return Err(over());
@@ -117,7 +118,7 @@ impl Body {
     pub fn take_cached(&mut self, most: u64) -> Option<FilePiece> {
         match self {
             Body::File(body) => body.take_cached(most),
-            Body::Memory(_) | Body::Http(_) | Body::Source(_) => None,
+            _ => None,
         }
     }
 
@@ -143,16 +144,30 @@ impl Body {
                 count => left -= count as u64,
             }
         }
-        if let Body::Http(body) = &mut self
-            && range.end != UNKNOWN_END
-            && body.remaining() != Some(range.len())
-        {
-            body.set_window(range.len());
+        if range.end == UNKNOWN_END || self.remaining() == Some(range.len()) {
+            return Ok(self);
         }
-        Ok(self)
+        Ok(Body::Limited(range.len(), Box::new(self)))
     }
 
-    fn poll_read(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
+    /// Bytes still to come, where that is known.
+    fn remaining(&self) -> Option<u64> {
+        match self {
+            Body::Memory(bytes) => Some(bytes.len() as u64),
+            Body::Http(body) => body.remaining(),
+            Body::File(body) => Some(body.remaining()),
+            Body::Source(body) => Some(body.remaining()),
+            Body::Unpacked(_) => None,
+            Body::Joined(first, rest) => Some(first.len() as u64 + rest.remaining()?),
+            Body::Limited(left, body) => Some(body.remaining()?.min(*left)),
+        }
+    }
+
+    pub(crate) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<Result<usize>> {
         match self {
             Body::Memory(bytes) => {
                 let taken = bytes.split_to(buf.len().min(bytes.len()));
@@ -162,6 +177,21 @@ impl Body {
             Body::Http(body) => body.poll_read(context, buf),
             Body::File(body) => body.poll_read(context, buf),
             Body::Source(body) => body.poll_read(context, buf),
+            Body::Unpacked(body) => body.poll_read(context, buf),
+            Body::Joined(first, rest) if first.is_empty() => rest.poll_read(context, buf),
+            Body::Joined(first, _) => {
+                let taken = first.split_to(buf.len().min(first.len()));
+                buf[..taken.len()].copy_from_slice(&taken);
+                Poll::Ready(Ok(taken.len()))
+            }
+            Body::Limited(left, body) => {
+                let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(buf.len());
+                let answer = body.poll_read(context, &mut buf[..wanted]);
+                if let Poll::Ready(Ok(count)) = &answer {
+                    *left -= *count as u64;
+                }
+                answer
+            }
         }
     }
 }

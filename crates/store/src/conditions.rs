@@ -22,6 +22,11 @@ impl ETag {
 }
 
 impl GetRequest {
+    /// Whether it asks for a version that the reader does not have yet.
+    pub(crate) fn asks_for_news(&self) -> bool {
+        self.if_none_match.is_some() || self.if_modified_since.is_some()
+    }
+
     /// Whether this version is one that the reader has already.
     pub fn has_already(&self, meta: &ObjectMeta) -> bool {
         match (&self.if_none_match, self.if_modified_since) {

@@ -25,6 +25,8 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
         crate::http::fuzzing::proxy,
         b"http://user:p%40w@px.example:3128/\n.corp, 10.0.0.0/8,plain.example:8443 [::1]\nx.corp",
     ),
+    ("unpack", crate::unpack::fuzz, b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x4b\
+          \x04\0\x43\xbe\xb7\xe8\x01\0\0\0"),
     ("xml", crate::xml::fuzz, b"<?xml version=\"1.0\"?><a b=\"c\"><d>&lt;e&amp;&#65;</d><f/></a>"),
     (
         "s3_replies",

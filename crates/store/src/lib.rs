@@ -33,6 +33,7 @@ pub mod streaming;
 pub mod sums;
 pub mod tags;
 pub mod types;
+mod unpack;
 mod unsigned;
 pub mod uploads;
 mod version_pages;

@@ -41,7 +41,7 @@ use crate::random;
 use crate::streaming::{Permit, Removed, split_version};
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
-    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId,
+    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Ranges, Store, UploadId,
 };
 use async_trait::async_trait;
 use attributes::Attributes;
@@ -182,7 +182,7 @@ impl Shared {
         request.refuse_unchanged(&meta)?;
         let range = request.range.resolve(meta.size_bytes.unwrap_or(0));
         let body = FileBody::new(file, self.root.shown(&location.path()), range.start, range.end);
-        Ok(GetResponse { meta, range, body: Body::File(Box::new(body)), ranges_ignored: false })
+        Ok(GetResponse { meta, range, body: Body::File(Box::new(body)), ranges: Ranges::Served })
     }
 
     fn put(

@@ -13,7 +13,8 @@ use crate::notes;
 use crate::sums::{Sum, tag_with_sum};
 use crate::{
     Body, Capabilities, ETag, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
-    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId, WriteCondition,
+    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Ranges, Store, UploadId,
+    WriteCondition,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -271,7 +272,7 @@ impl Store for MemoryStore {
             meta: object.meta.clone(),
             range,
             body: Body::Memory(bytes),
-            ranges_ignored: false,
+            ranges: Ranges::Served,
         })
     }
 

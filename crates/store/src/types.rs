@@ -1,8 +1,9 @@
 //! The nouns of the [`crate::Store`] trait.
 
 use crate::Body;
+use crate::answer::UNKNOWN_END;
 use bytes::Bytes;
-use penstock_base::ByteRange;
+use penstock_base::{ByteRange, Error, Kind, Result};
 use std::time::SystemTime;
 
 /// Service code of what has no room on its disk ([`penstock_base::Error::service_code`]).
@@ -121,9 +122,53 @@ pub struct GetResponse {
     pub range: ByteRange,
     /// The bytes.
     pub body: Body,
-    /// The server sent the whole object although a range was asked for, and what lies before it
-    /// was skipped: asking this server for ranges saves nothing.
-    pub ranges_ignored: bool,
+    /// Whether the body holds the range that was asked for, or the whole object.
+    pub ranges: Ranges,
+}
+
+/// How a server took the range of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ranges {
+    /// The body holds what was asked for.
+    #[default]
+    Served,
+    /// The body holds the whole object, although a range of it was asked for.
+    Ignored,
+    /// The same, and the server says that it serves ranges (`Accept-Ranges: bytes`).
+    Offered,
+    /// The server packs what it sends (Content-Encoding), so that no range of the object can be
+    /// asked for. The body holds the whole object, unpacked; its size is not known.
+    Packed,
+}
+
+impl Ranges {
+    /// Whether the body holds the whole object where a range was asked for.
+    pub fn are_ignored(self) -> bool {
+        self != Ranges::Served
+    }
+}
+
+impl GetResponse {
+    /// The range that was asked for, where the server sent the whole object: the bytes before it
+    /// are read and dropped.
+    ///
+    /// # Errors
+    /// `Unsupported` for the end of an object whose size is not known; as a read of the body.
+    pub async fn cut(self, asked: GetRange) -> Result<Self> {
+        if !self.ranges.are_ignored() || asked == GetRange::All {
+            return Ok(self);
+        }
+        let range = match (asked, self.meta.size_bytes) {
+            (GetRange::Suffix(_), None) => {
+                let why = "the server knows neither ranges nor the object's size";
+                return Err(Error::new(Kind::Unsupported, why)
+                    .with_hint("Copy the object to a store that does"));
+            }
+            (asked, size) => asked.resolve(size.unwrap_or(UNKNOWN_END)),
+        };
+        let body = self.body.window(range.start, range).await?;
+        Ok(GetResponse { range, body, ..self })
+    }
 }
 
 /// Bytes to send. A retry sends them again, so they are held, in pieces to save a copy.

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
 use penstock_store::{
     Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, ListEntry, ListPage, ListRequest,
-    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId, WriteCondition,
+    ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Ranges, Store, UploadId,
+    WriteCondition,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -175,7 +176,7 @@ impl Store for ModelStore {
         request.refuse_unchanged(&object.meta).map_err(named)?;
         let range = resolve(request.range, object.bytes.len() as u64);
         let body = Body::Memory(object.bytes.slice(range.start as usize..range.end as usize));
-        Ok(GetResponse { meta: object.meta, range, body, ranges_ignored: false })
+        Ok(GetResponse { meta: object.meta, range, body, ranges: Ranges::Served })
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {

@@ -7,6 +7,7 @@
 
 mod ahead;
 mod arrived;
+mod asking;
 mod at_once;
 mod begun;
 mod block;
@@ -31,6 +32,7 @@ mod ready;
 mod room;
 mod scan;
 mod scanned;
+mod sending;
 mod small;
 mod spare;
 mod stream;
@@ -62,23 +64,22 @@ use version::changed;
 pub(crate) use whole::RangeSupport;
 
 use crate::attempt::{Weight, retry};
-use crate::cache::{CachedObject, Piece};
+use crate::cache::CachedObject;
 use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::names::Listed;
 use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
-use futures_util::future::join;
+use asking::{asked, open_fetch};
 use opened::kept_whole;
 use openings::{first_bytes, is_packed, opening_bytes};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
-use penstock_store::{GetRange, ObjectMeta};
+use penstock_store::ObjectMeta;
 use std::sync::{Arc, PoisonError};
-use together::Brought;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
-use whole::{Whole, is_cached};
+use whole::is_cached;
 
 /// What the caller knows of an object before opening it, usually from a listing or a table format.
 #[derive(Clone, Debug, Default)]
@@ -320,72 +321,6 @@ fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
     is_old || query.engine.metadata.has_changed_since(at, listed, &known.meta)
 }
 
-/// One GET that tells size and ETag and brings the bytes which will be read first; if another query
-/// has sent it, that one.
-async fn open_fetch(
-    query: &Arc<QueryCore>,
-    at: &Location,
-    known: &Known,
-    window: u64,
-    will_come: Option<Coming>,
-) -> Result<Opened> {
-    if window == 0 {
-        return asked(query, at, known.immutable).await;
-    }
-    let from_tail = tail_first(&at.key) || known.footer_size_bytes.is_some();
-    let range = if from_tail && at.mount.capabilities.suffix_range {
-        GetRange::Suffix(window)
-    } else {
-        // The size that a table format told need not be right: whatever comes is of the object.
-        let size = known.meta.size_bytes.filter(|_| from_tail).unwrap_or(window);
-        let start = size.saturating_sub(window);
-        GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
-    };
-    let brought = || request(query, at, (range, window), will_come);
-    match together::opened(query, at, (Some(range), known.immutable), brought).await? {
-        Some(opened) => Ok(opened),
-        None => fetch_whole(query, at).await,
-    }
-}
-
-/// Sends that GET; `None` where the server does not serve ranges, or tells no size.
-async fn request(
-    query: &Arc<QueryCore>,
-    at: &Location,
-    (range, window): (GetRange, u64),
-    will_come: Option<Coming>,
-) -> Result<Option<Brought>> {
-    let _opens = at.mount.pace.opens();
-    let asked = Instant::now();
-    // Behind its own first step, in which it takes a connection.
-    let beside = async { will_come.into_iter().for_each(|it| warm(query, at, it)) };
-    let (started, ()) = join(Stream::start(query, at, range), beside).await;
-    let mut stream = match started {
-        Err(error) if error.kind() == Kind::Unsupported => return Ok(None),
-        stream => stream?,
-    };
-    let meta = stream.meta().clone();
-    // Without a size the end of a range cannot be checked; without ranges each read would cost
-    // what lies before it too.
-    if meta.size_bytes.is_none_or(|size| size > window && stream.ranges_ignored()) {
-        return Ok(None);
-    }
-    if !stream.ranges_ignored() {
-        query.engine.range_support.note(at, true);
-    }
-    if will_come.is_some() && !stream.ranges_ignored() {
-        // Now the size is known.
-        warm(query, at, coming(query, at, meta.size_bytes));
-    }
-    let start = stream.range().start;
-    let bytes = stream.read_rest(window).await?;
-    query.confirm(at, &meta, asked);
-    if let Some(cached) = CachedObject::of(query, at, &Version::of(&meta)) {
-        cached.keep(query, Piece::lent(start, &bytes)).await;
-    }
-    Ok(Some(Brought { meta, bytes: Some((start, bytes)) }))
-}
-
 /// Whether the disk cache has what readers of this version begin with.
 fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -> bool {
     let size = meta.size_bytes.unwrap_or(0);
@@ -393,23 +328,6 @@ fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -
     let opening = plan::opening_window(size, window, tail_first(&at.key));
     let cached = CachedObject::of(query, at, &Version::of(meta));
     opening.zip(cached).is_some_and(|(opening, cached)| cached.covers(opening))
-}
-
-/// One HEAD, or that of another query; where it tells no size, the object is fetched to learn it.
-async fn asked(query: &Arc<QueryCore>, at: &Location, is_immutable: bool) -> Result<Opened> {
-    let head = || async {
-        let meta = ask(query, at).await?;
-        Ok(meta.size_bytes.is_some().then_some(Brought { meta, bytes: None }))
-    };
-    match together::opened(query, at, (None, is_immutable), head).await? {
-        Some(opened) => Ok(opened),
-        None => fetch_whole(query, at).await,
-    }
-}
-
-async fn fetch_whole(query: &Arc<QueryCore>, at: &Location) -> Result<Opened> {
-    let (meta, whole) = Whole::fetch(query, at).await?;
-    Ok(Opened::of_whole(meta, whole))
 }
 
 pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {

@@ -8,16 +8,17 @@ use crate::pace::trickle::Stretch;
 use crate::query::{Query, QueryCore};
 use crate::read::arrived;
 use crate::read::room::Room;
+use crate::read::sending::{Unasked, get};
 use crate::read::through::{self, Through, Wants};
 use crate::read::trails::Mark;
 use crate::read::version::{Version, changed, mismatch};
 use bytes::Bytes;
-use futures_util::future::{Either, select};
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
-use penstock_store::{Again, Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta};
-use std::pin::pin;
+use penstock_store::{
+    Again, Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta, Ranges,
+};
 use std::sync::Arc;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// A GET that is being read. All its bytes are of one version, however often it was resumed.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub struct Stream {
     pub(super) through: Option<Through>,
     /// Where a client reads it that may go on with the next range.
     pub(super) mark: Option<Mark>,
-    ranges_ignored: bool,
+    ranges: Ranges,
     attempts: Attempts,
     /// How fast it comes.
     stretch: Stretch,
@@ -72,8 +73,44 @@ impl Stream {
     ) -> Result<Stream> {
         let request = request.into();
         let mut attempts = Attempts::new(query, "GET", at);
-        let response = get(query, at, &request, &mut attempts).await?;
-        Ok(Stream {
+        let response = get(query, at, (&request, Unasked::Dropped), &mut attempts).await?;
+        Ok(Stream::of(query, at, response, attempts))
+    }
+
+    /// The same for a reader that takes the whole object, where a server sends that instead of the
+    /// range.
+    pub(super) async fn start_or_whole(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        range: GetRange,
+    ) -> Result<Stream> {
+        let mut attempts = Attempts::new(query, "GET", at);
+        let response = get(query, at, (&range.into(), Unasked::Taken), &mut attempts).await?;
+        Ok(Stream::of(query, at, response, attempts))
+    }
+
+    /// The same for a question that may fail: it is asked once, and `None` is any failure.
+    pub(super) async fn ask_once(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        version: &Version,
+        range: ByteRange,
+    ) -> Option<Stream> {
+        let attempts = Attempts::new(query, "GET", at);
+        let (asked, if_match) = (GetRange::Bounded(range), version.if_match());
+        let request = GetRequest { range: asked, if_match, ..GetRequest::default() };
+        let answer = attempts.bounded(at.mount.store.get(&at.key, request)).await.ok()?;
+        let is_it = answer.range == range && version.matches(&answer.meta);
+        is_it.then(|| Stream::of(query, at, answer, attempts))
+    }
+
+    fn of(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        response: GetResponse,
+        attempts: Attempts,
+    ) -> Stream {
+        Stream {
             query: Arc::clone(query),
             at: at.clone(),
             version: Version::of(&response.meta),
@@ -84,10 +121,10 @@ impl Stream {
             body_end: response.range.end,
             through: None,
             mark: None,
-            ranges_ignored: response.ranges_ignored,
+            ranges: response.ranges,
             attempts,
             stretch: Stretch::default(),
-        })
+        }
     }
 
     /// A range of a version that the store has confirmed, of which the cache has much.
@@ -109,7 +146,7 @@ impl Stream {
             body_end: range.start,
             through: Some(through),
             mark: None,
-            ranges_ignored: false,
+            ranges: Ranges::Served,
             attempts: Attempts::new(query, "GET", at),
             stretch: Stretch::default(),
         }
@@ -153,7 +190,12 @@ impl Stream {
 
     /// Whether the server sends the whole object for each range of it.
     pub fn ranges_ignored(&self) -> bool {
-        self.ranges_ignored
+        self.ranges.are_ignored()
+    }
+
+    /// How the server took the range.
+    pub(super) fn ranges(&self) -> Ranges {
+        self.ranges
     }
 
     /// The bytes that are read: those asked for, cut at the object's end. Its end is `u64::MAX`
@@ -258,6 +300,10 @@ impl Stream {
                 Err(error) => error,
             };
             drop(body);
+            if self.range.end == u64::MAX {
+                let error = error.with_operation("GET").with_object(self.at.url());
+                return Err(error.with_note("the server tells no size to go on from"));
+            }
             self.attempts.failed(&self.query, resumable(error)).await?;
         }
     }
@@ -332,7 +378,8 @@ impl Stream {
             if_match: self.version.if_match(),
             ..Default::default()
         };
-        let response = match get(&self.query, &self.at, &request, &mut self.attempts).await {
+        let asked = (&request, Unasked::Dropped);
+        let response = match get(&self.query, &self.at, asked, &mut self.attempts).await {
             Ok(response) if self.version.matches(&response.meta) => response,
             Ok(response) => {
                 self.query.forget(&self.at);
@@ -386,97 +433,4 @@ pub(crate) fn told_as_change(error: Error, at: &Location) -> Error {
         }
         _ => error,
     }
-}
-
-/// Sends a GET until its head arrives, as fast as the store takes requests.
-async fn get(
-    query: &Arc<QueryCore>,
-    at: &Location,
-    request: &GetRequest,
-    attempts: &mut Attempts,
-) -> Result<GetResponse> {
-    let pace = &at.mount.pace;
-    loop {
-        let came = Instant::now();
-        let entered = pace.enter().await;
-        let asked = Instant::now();
-        attempts.excuse(asked - came);
-        let answer = attempts.bounded(first_byte(query, at, request)).await;
-        match &answer {
-            Ok(_) => {
-                at.mount.latency.note(asked.elapsed());
-                entered.answered();
-            }
-            // An answer as good as any, and no failure.
-            Err(error) if error.is_not_modified() => {
-                at.mount.latency.note(asked.elapsed());
-                entered.answered();
-                return answer;
-            }
-            Err(error) if error.kind() == Kind::Throttled => entered.refused(),
-            Err(_) => drop(entered),
-        }
-        match answer.and_then(|response| from_the_store(response, request, at)) {
-            Ok(response) => return Ok(response),
-            Err(error) => attempts.failed(query, error).await?,
-        }
-    }
-}
-
-/// One GET; where its answer is late, a second one beside it, and the first answer of both.
-async fn first_byte(query: &QueryCore, at: &Location, request: &GetRequest) -> Result<GetResponse> {
-    let (store, pace) = (&at.mount.store, &at.mount.pace);
-    let first = store.get(&at.key, request.clone());
-    let Some(late_after) = pace.late_after() else { return first.await };
-    // The store's futures are boxed, so to pin them costs nothing.
-    let late = pin!(sleep(late_after));
-    let first = match select(first, late).await {
-        Either::Left((answer, _)) => return answer,
-        Either::Right(((), first)) if pace.spend() => first,
-        Either::Right(((), first)) => return first.await,
-    };
-    at.mount.sent_again(&query.scope, Again::Late);
-    match select(first, store.get(&at.key, request.clone())).await {
-        Either::Left((answer, _)) if is_answer(&answer) => {
-            pace.judged(false);
-            answer
-        }
-        Either::Right((answer, _)) if is_answer(&answer) => {
-            pace.judged(true);
-            answer
-        }
-        // One failed: the other may not.
-        Either::Left((_, second)) => second.await,
-        Either::Right((_, first)) => {
-            pace.judged(false);
-            first.await
-        }
-    }
-}
-
-/// Whether a store has said what was asked of it: that nothing changed is an answer too.
-fn is_answer(answer: &Result<GetResponse>) -> bool {
-    answer.as_ref().err().is_none_or(|error| error.is_not_modified())
-}
-
-/// A store that has tags sends one with every object: an answer without it comes from something in
-/// between, such as the login page of a network.
-fn from_the_store(
-    response: GetResponse,
-    request: &GetRequest,
-    at: &Location,
-) -> Result<GetResponse> {
-    let expected = request.if_match.is_some() || at.mount.capabilities.list_etag;
-    if response.meta.etag.is_some() || !expected {
-        return Ok(response);
-    }
-    let media_type = response.meta.content_type.as_deref().unwrap_or("unknown");
-    Err(Error::new(
-        Kind::Corrupt,
-        format!("the answer has no ETag (media type {media_type}), so it is not the store's"),
-    )
-    .with_operation("GET")
-    .with_object(at.url())
-    .with_retry(Retry::Briefly)
-    .with_hint("Does a proxy answer in place of the store? Check the endpoint"))
 }

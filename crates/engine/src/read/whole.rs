@@ -13,7 +13,7 @@ use crate::read::stream::Stream;
 use crate::read::version::{Version, changed};
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result};
-use penstock_store::{GetRange, ObjectMeta};
+use penstock_store::{GetRange, ObjectMeta, Ranges};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
@@ -133,13 +133,20 @@ struct Slot {
 }
 
 impl Whole {
-    /// Fetches an object, unless a cache has all of it.
+    /// Fetches an object, unless a cache has all of it. `stream` has it, if it comes already.
     ///
     /// # Errors
     /// `Exhausted` when there is no memory for it; else as a GET's.
-    pub async fn fetch(query: &Arc<QueryCore>, at: &Location) -> Result<(ObjectMeta, Self)> {
+    pub async fn fetch(
+        query: &Arc<QueryCore>,
+        at: &Location,
+        stream: Option<Stream>,
+    ) -> Result<(ObjectMeta, Self)> {
         let asked = tokio::time::Instant::now();
-        let stream = Stream::start(query, at, GetRange::All).await?;
+        let stream = match stream {
+            Some(stream) => stream,
+            None => Stream::start(query, at, GetRange::All).await?,
+        };
         let told = stream.meta().clone();
         // Of a store that lists, what is remembered is read by ranges.
         let is_noted = !at.mount.capabilities.list && Version::of(&told).is_told();
@@ -218,10 +225,18 @@ impl Whole {
     }
 }
 
+/// An object up to this size that a server has begun to send comes whole at once.
+pub(super) const SMALL_BYTES: u64 = 8 << 20;
+
+/// Those that stay with their query have no more together.
+pub(super) fn kept_bytes_max(query: &QueryCore) -> u64 {
+    query.engine.budget.limit_bytes() / KEPT_OF_LIMIT
+}
+
 /// Whether an object stays in memory with its query, with the others of which that was said.
 fn keeps(query: &QueryCore, size_bytes: u64) -> bool {
-    let limit = query.engine.budget.limit_bytes();
-    let add = |kept: u64| Some(kept + size_bytes).filter(|kept| *kept <= limit / KEPT_OF_LIMIT);
+    let most = kept_bytes_max(query);
+    let add = |kept: u64| Some(kept + size_bytes).filter(|kept| *kept <= most);
     let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
     query.whole_bytes.fetch_update(set, fetch, add).is_ok()
 }
@@ -235,6 +250,8 @@ async fn take(
     let budget = &query.engine.budget;
     let limit = budget.limit_bytes();
     let size = Some(stream.range()).filter(|range| range.end != u64::MAX).map(|range| range.len());
+    let ranges = stream.ranges();
+    let no_room_now = || no_room(at, ranges, "what is free of memory_limit_bytes");
     let mut lease = budget.lease_now(0);
     let mut bytes = Vec::new();
     let mut filled = 0;
@@ -245,11 +262,11 @@ async fn take(
             None => (come / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX),
         };
         if size.is_some_and(|size| size > limit) || (size.is_none() && come == limit) {
-            return Err(no_room(at, "memory_limit_bytes"));
+            return Err(no_room(at, stream.ranges(), "memory_limit_bytes"));
         }
         let step = step.min(limit - come);
         let more = budget.lease_within(step).await;
-        lease.join(more.ok_or_else(|| no_room(at, "what is free of memory_limit_bytes"))?);
+        lease.join(more.ok_or_else(no_room_now)?);
         let room = usize::try_from(step).unwrap_or(usize::MAX);
         bytes.reserve_exact(room);
         bytes.resize(filled + room, 0);
@@ -274,8 +291,12 @@ async fn take(
     Ok((meta, Arc::new(Held::whole(bytes, lease))))
 }
 
-fn no_room(at: &Location, limit: &str) -> Error {
-    let why = format!("the server does not serve ranges, and the object does not fit into {limit}");
+fn no_room(at: &Location, ranges: Ranges, limit: &str) -> Error {
+    let server = match ranges {
+        Ranges::Packed => "packs what it sends (Content-Encoding), so no range can be asked for",
+        _ => "does not serve ranges",
+    };
+    let why = format!("the server {server}, and the object does not fit into {limit}");
     Error::new(Kind::Exhausted, why).with_operation("GET").with_object(at.url()).with_hint(
         "Raise memory_limit_bytes, read fewer such objects at once, copy them to a store with \
              ranges, or download them",

@@ -7,7 +7,8 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_engine::{Opener, Random, SeededRandom, StoreOption};
 use penstock_store::{
     Body, BodySource, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpOptions, ListPage,
-    ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId,
+    ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Ranges, Store,
+    UploadId,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -286,7 +287,7 @@ impl Store for SimStore {
             next: None,
         };
         let body = Body::Source(Box::new(body));
-        Ok(GetResponse { meta: meta_of(key), range, body, ranges_ignored: false })
+        Ok(GetResponse { meta: meta_of(key), range, body, ranges: Ranges::Served })
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {

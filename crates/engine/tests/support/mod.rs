@@ -18,8 +18,8 @@ use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::memory::MemoryStore;
 use penstock_store::{
     Body, Capabilities, Connections, ETag, GetRange, GetRequest, GetResponse, ListPage,
-    ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, RequestEvent,
-    Store, UploadId, WarmUp,
+    ListRequest, ObjectMeta, Observer, Part, Payload, Profile, PutOptions, PutResult, Ranges,
+    RequestEvent, Store, UploadId, WarmUp,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -318,12 +318,17 @@ impl Store for Scripted {
             None => None,
         };
         let fault = self.begin("get", text).await?;
-        let mut response = self.memory.get(key, request).await?;
+        let is_ignored =
+            self.ranges_ignored.load(Ordering::Relaxed) && request.range != GetRange::All;
+        let range = if is_ignored { GetRange::All } else { request.range };
+        let mut response = self.memory.get(key, GetRequest { range, ..request }).await?;
+        if is_ignored {
+            response.ranges = Ranges::Ignored;
+        }
         self.end("GET", response.range.len(), 0);
         if let (Some(Fault::CutBody(count)), Body::Memory(bytes)) = (&fault, &mut response.body) {
             bytes.truncate(*count);
         }
-        response.ranges_ignored = self.ranges_ignored.load(Ordering::Relaxed);
         self.weaken(&mut response.meta);
         if self.endless {
             (response.meta.size_bytes, response.range.end) = (None, u64::MAX);

@@ -1,34 +1,42 @@
 //! Checks the range of an answer against the one asked for.
 
-use crate::GetRange;
 use crate::answer::{Failure, text_header};
+use crate::{GetRange, Ranges};
 use ::http::HeaderMap;
-use ::http::header::CONTENT_RANGE;
+use ::http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE};
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 
 /// Where a checked answer's bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// The object's bytes that the caller gets.
+    /// The object's bytes that the body holds.
     pub range: ByteRange,
     /// Size of the whole object, where told.
     pub size_bytes: Option<u64>,
-    /// Bytes of the body before `range`: the server ignored the range and sends all.
-    pub skip_bytes: u64,
+    /// Whether the body holds the range that was asked for, or the whole object.
+    pub ranges: Ranges,
 }
 
 /// End of the range of a body whose length the server does not tell.
 pub(crate) const UNKNOWN_END: u64 = u64::MAX;
 
-/// Checks a 200 or 206 against what was asked for.
+/// Whether a status says that an object, or a part of one, follows. Every other one says "not now"
+/// or "not this", whatever its body holds.
+pub(crate) fn is_object(status: u16) -> bool {
+    matches!(status, 200 | 203 | 206)
+}
+
+/// Checks the answer of an object against what was asked for. An answer with a range of bytes is a
+/// part, whatever its status is.
 ///
 /// # Errors
-/// `Corrupt` (retry) when the answer's range is not the one asked for or contradicts its length;
-/// `Unsupported` when the server ignored the range and the asked bytes cannot be found.
+/// `Corrupt` (retry) when the answer's range is not the one asked for or contradicts its length.
 pub(crate) fn extent(asked: GetRange, status: u16, headers: &HeaderMap) -> Result<Extent> {
     let length = crate::http::content_length(headers)?;
-    if status != 206 {
-        return whole_extent(asked, length);
+    let text = text_header(headers, CONTENT_RANGE.as_str());
+    let told = text.as_deref().and_then(parse_content_range);
+    if status != 206 && told.is_none() {
+        return Ok(whole(asked, length, headers));
     }
     let wrong = |why: String| {
         Error::new(Kind::Corrupt, format!("the server sent another range than asked: {why}"))
@@ -36,12 +44,10 @@ pub(crate) fn extent(asked: GetRange, status: u16, headers: &HeaderMap) -> Resul
             .with_http_status(status)
             .with_hint("Does a proxy or cache between here and the store alter ranges?")
     };
-    let text = text_header(headers, CONTENT_RANGE.as_str())
-        .ok_or_else(|| wrong("status 206 without Content-Range".to_string()))?;
-    let Some((range, size)) = parse_content_range(&text) else {
+    let text = text.ok_or_else(|| wrong("status 206 without Content-Range".to_string()))?;
+    let Some((range, size)) = told else {
         return Err(wrong(format!("Content-Range `{text}` is malformed")));
     };
-    let told = || wrong(format!("asked for {}, got `{text}`", describe(asked)));
     if length.is_some_and(|length| length != range.len()) {
         return Err(wrong(format!("Content-Range `{text}` contradicts Content-Length")));
     }
@@ -60,57 +66,62 @@ pub(crate) fn extent(asked: GetRange, status: u16, headers: &HeaderMap) -> Resul
         (GetRange::Suffix(count), None) => range.len() <= count,
     };
     if !fits {
-        return Err(told());
+        return Err(wrong(format!("asked for {}, got `{text}`", describe(asked))));
     }
-    Ok(Extent { range, size_bytes: size, skip_bytes: 0 })
+    Ok(Extent { range, size_bytes: size, ranges: Ranges::Served })
 }
 
 /// The server sends the whole object, asked or not.
-fn whole_extent(asked: GetRange, length: Option<u64>) -> Result<Extent> {
-    let end = length.unwrap_or(UNKNOWN_END);
-    let (start, end) = match asked {
-        GetRange::All => (0, end),
-        GetRange::Bounded(want) => (want.start.min(end), want.end.min(end)),
-        GetRange::From(start) => (start.min(end), end),
-        GetRange::Suffix(count) => match length {
-            Some(length) => (length - count.min(length), length),
-            None => {
-                return Err(Error::new(
-                    Kind::Unsupported,
-                    "the server knows neither ranges nor the object's size",
-                )
-                .with_hint("Copy the object to a store that does"));
-            }
-        },
+fn whole(asked: GetRange, length: Option<u64>, headers: &HeaderMap) -> Extent {
+    let offers = text_header(headers, ACCEPT_RANGES.as_str())
+        .is_some_and(|text| text.to_ascii_lowercase().contains("bytes"));
+    let ranges = match (asked, offers) {
+        (GetRange::All, _) => Ranges::Served,
+        (_, true) => Ranges::Offered,
+        (_, false) => Ranges::Ignored,
     };
-    Ok(Extent { range: ByteRange { start, end }, size_bytes: length, skip_bytes: start })
+    let range = ByteRange { start: 0, end: length.unwrap_or(UNKNOWN_END) };
+    Extent { range, size_bytes: length, ranges }
+}
+
+/// Whether a 206 to a request for all bytes is one page of many: it names no range of bytes.
+pub(crate) fn is_page(headers: &HeaderMap) -> bool {
+    let media_type = text_header(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+    let is_in_parts = media_type.to_ascii_lowercase().starts_with("multipart/byteranges");
+    let range = text_header(headers, CONTENT_RANGE.as_str()).unwrap_or_default();
+    !is_in_parts && !range.trim_start().to_ascii_lowercase().starts_with("bytes")
+}
+
+/// The size that a 416 tells, if it does.
+fn told_size(headers: &HeaderMap, failure: &Failure) -> Option<u64> {
+    text_header(headers, CONTENT_RANGE.as_str())
+        .as_deref()
+        .and_then(|text| text.trim().strip_prefix("bytes"))
+        .and_then(|text| text.trim().strip_prefix("*/"))
+        .and_then(|size| size.trim().parse().ok())
+        .or(failure.object_size)
 }
 
 /// The empty extent that a 416 stands for; `None` where the size shows that the range was fine.
+/// Without a size, a range that begins at 0 or is counted from the end may have been fine too.
 pub(crate) fn unsatisfiable_extent(
     asked: GetRange,
     headers: &HeaderMap,
     failure: &Failure,
 ) -> Option<Extent> {
-    let told = text_header(headers, CONTENT_RANGE.as_str());
-    let size = told
-        .as_deref()
-        .and_then(|text| text.trim().strip_prefix("bytes"))
-        .and_then(|text| text.trim().strip_prefix("*/"))
-        .and_then(|size| size.trim().parse().ok())
-        .or(failure.object_size);
+    let size = told_size(headers, failure);
     let start = match asked {
         GetRange::All => 0,
         GetRange::Bounded(want) => want.start,
         GetRange::From(start) => start,
-        // Nothing else than an empty object has no last byte.
-        GetRange::Suffix(_) => size.unwrap_or(0),
+        GetRange::Suffix(_) => 0,
     };
     if size.is_some_and(|size| start < size) {
         return None;
     }
     let at = size.unwrap_or(start);
-    Some(Extent { range: ByteRange { start: at, end: at }, size_bytes: size, skip_bytes: 0 })
+    let range = ByteRange { start: at, end: at };
+    Some(Extent { range, size_bytes: size, ranges: Ranges::Served })
 }
 
 /// `bytes 0-9/100` or `bytes 0-9/*`.

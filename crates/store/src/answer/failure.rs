@@ -146,8 +146,14 @@ impl Failure {
             405 | 501 => (Kind::Unsupported, Retry::Never),
             507 => (Kind::Exhausted, Retry::Never),
             408 | 425 | 500..=599 => (Kind::Unavailable, wait),
+            // The server has begun something, and has no object yet.
+            202 => match self.retry_after {
+                Some(after) => (Kind::Unavailable, Retry::After(after)),
+                None => (Kind::Unavailable, Retry::Briefly),
+            },
             300..=499 => (Kind::Invalid, Retry::Never),
-            // A success that is none: no store wrote it.
+            200..=299 => (Kind::Corrupt, Retry::Never),
+            // No status that HTTP knows: no store wrote it.
             _ => (Kind::Corrupt, Retry::Briefly),
         }
     }
@@ -173,6 +179,12 @@ impl Failure {
                 format!("the object changed or exists already ({label})")
             }
             Kind::Conflict => format!("what is there stands against the request ({label})"),
+            Kind::Unavailable if self.status == 202 => {
+                format!("the server has no object yet, and says to ask later ({label})")
+            }
+            Kind::Corrupt if self.status < 300 => {
+                format!("the server answered {label}, which is no object")
+            }
             Kind::Throttled => format!("the store asks to slow down ({label})"),
             Kind::Unavailable => format!("the store failed on its side ({label})"),
             Kind::Exhausted => format!("the store has no space left ({label})"),

@@ -1,6 +1,6 @@
 use super::extent::parse_content_range;
 use super::*;
-use crate::GetRange;
+use crate::{GetRange, Ranges};
 use ::http::HeaderValue;
 use penstock_base::{ByteRange, Kind, Retry};
 use proptest::prelude::*;
@@ -171,14 +171,49 @@ fn matching_ranges_pass_and_others_are_corrupt() {
 }
 
 #[test]
-fn ignored_range_tells_how_much_to_skip() {
+fn an_ignored_range_brings_the_whole_object() {
     let whole = headers(&[("content-length", "10")]);
-    let found = extent(bounded(2, 5), 200, &whole).unwrap();
-    assert_eq!((found.range, found.skip_bytes), (ByteRange { start: 2, end: 5 }, 2));
-    let found = extent(GetRange::Suffix(3), 200, &whole).unwrap();
-    assert_eq!((found.range, found.skip_bytes), (ByteRange { start: 7, end: 10 }, 7));
-    let error = extent(GetRange::Suffix(3), 200, &headers(&[])).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
+    let offers = headers(&[("content-length", "10"), ("accept-ranges", "bytes")]);
+    let all = ByteRange { start: 0, end: 10 };
+    for asked in [bounded(2, 5), GetRange::Suffix(3), GetRange::From(1)] {
+        for (answer, ranges) in [(&whole, Ranges::Ignored), (&offers, Ranges::Offered)] {
+            let found = extent(asked, 200, answer).unwrap();
+            assert_eq!((found.range, found.size_bytes, found.ranges), (all, Some(10), ranges));
+        }
+    }
+    assert_eq!(extent(GetRange::All, 200, &offers).unwrap().ranges, Ranges::Served);
+    let endless = extent(GetRange::Suffix(3), 200, &headers(&[])).unwrap();
+    assert_eq!((endless.range.end, endless.size_bytes), (UNKNOWN_END, None));
+}
+
+#[test]
+fn a_part_is_a_part_whatever_the_status() {
+    let part = headers(&[("content-range", "bytes 0-2/10"), ("content-length", "3")]);
+    for status in [200, 203, 206] {
+        assert_eq!(extent(bounded(0, 3), status, &part).unwrap().range.len(), 3);
+        assert_eq!(extent(GetRange::All, status, &part).unwrap_err().kind(), Kind::Corrupt);
+    }
+    // A range of anything but bytes belongs to the page, not to the object.
+    let page = headers(&[("content-range", "0-24/3573"), ("content-length", "3")]);
+    assert_eq!(extent(GetRange::All, 200, &page).unwrap().size_bytes, Some(3));
+    assert!(is_page(&page) && is_page(&headers(&[])) && !is_page(&part));
+    let parts = headers(&[("content-type", "multipart/byteranges; boundary=b")]);
+    assert!(!is_page(&parts));
+}
+
+#[test]
+fn only_three_statuses_are_an_object() {
+    let objects: Vec<u16> = (100..=999).filter(|status| is_object(*status)).collect();
+    assert_eq!(objects, [200, 203, 206]);
+    let verdict = |status, pairs: &[(&'static str, &str)]| failure(status, pairs, "").verdict();
+    let after = Retry::After(Duration::from_secs(7));
+    assert_eq!(verdict(202, &[("retry-after", "7")]), (Kind::Unavailable, after));
+    assert_eq!(verdict(202, &[]), (Kind::Unavailable, Retry::Briefly));
+    for status in [201, 204, 205, 207, 226] {
+        assert_eq!(verdict(status, &[]), (Kind::Corrupt, Retry::Never), "{status}");
+        let error = failure(status, &[], "").into_error(None);
+        assert!(error.message().contains("no object"), "{error}");
+    }
 }
 
 #[test]

@@ -42,8 +42,6 @@ pub struct HttpBody {
     trace: Trace,
     operation: &'static str,
     object: Option<Box<str>>,
-    /// Bytes that the reader still gets, where that is less than the server sends.
-    window: Option<u64>,
 }
 
 impl HttpBody {
@@ -59,8 +57,7 @@ impl HttpBody {
             Framing::Chunked => Rest::Chunked(ChunkDecoder::new()),
             Framing::UntilClose => Rest::UntilClose,
         };
-        let mut body =
-            HttpBody { lease: Some(lease), rest, trace, operation, object: None, window: None };
+        let mut body = HttpBody { lease: Some(lease), rest, trace, operation, object: None };
         if matches!(body.rest, Rest::Over) {
             body.end();
         }
@@ -72,20 +69,8 @@ impl HttpBody {
         self.object = Some(object.into());
     }
 
-    /// Lets the reader see no more than `length` further bytes.
-    pub(crate) fn set_window(&mut self, length: u64) {
-        self.window = Some(length);
-    }
-
     /// Bytes still to come, where the answer told.
     pub fn remaining(&self) -> Option<u64> {
-        match (self.rest_remaining(), self.window) {
-            (Some(rest), Some(window)) => Some(rest.min(window)),
-            (rest, _) => rest,
-        }
-    }
-
-    fn rest_remaining(&self) -> Option<u64> {
         match &self.rest {
             Rest::Length(left) => Some(*left),
             Rest::Over => Some(0),
@@ -99,16 +84,6 @@ impl HttpBody {
         context: &mut Context<'_>,
         buf: &mut [u8],
     ) -> Poll<Result<usize>> {
-        let Some(window) = self.window else { return self.poll_read_rest(context, buf) };
-        let wanted = usize::try_from(window).unwrap_or(usize::MAX).min(buf.len());
-        let result = self.poll_read_rest(context, &mut buf[..wanted]);
-        if let Poll::Ready(Ok(count)) = &result {
-            self.window = Some(window - *count as u64);
-        }
-        result
-    }
-
-    fn poll_read_rest(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
         let mut filled = 0;
         while filled < buf.len() {
             match self.poll_some(context, &mut buf[filled..]) {
@@ -223,7 +198,7 @@ impl HttpBody {
     /// Reads what is left if it is small and there already.
     fn drain(&mut self) {
         let idle_wanted = self.lease.as_ref().is_some_and(|lease| lease.idle_limit.is_some());
-        let small = self.rest_remaining().is_none_or(|left| left <= DRAIN_BYTES_MAX as u64);
+        let small = self.remaining().is_none_or(|left| left <= DRAIN_BYTES_MAX as u64);
         if !idle_wanted || !small {
             return;
         }
@@ -234,7 +209,7 @@ impl HttpBody {
         let mut scratch = vec![0; DRAIN_BYTES_MAX.min(16 << 10)];
         let mut drained = 0;
         while drained < DRAIN_BYTES_MAX && self.lease.is_some() {
-            match self.poll_read_rest(&mut context, &mut scratch) {
+            match self.poll_read(&mut context, &mut scratch) {
                 Poll::Ready(Ok(count)) if count > 0 => drained += count,
                 _ => return,
             }

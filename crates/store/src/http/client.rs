@@ -12,7 +12,9 @@ use crate::http::trace::{Trace, Waiting, method_name};
 use crate::http::warming::{Coming, Connections, WarmUp};
 use crate::{Body, Inflow, Observer, Payload};
 use futures_util::future::{Either, join_all, select};
-use http::header::{CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT,
+};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Uri};
 use penstock_base::{Error, Kind, Result, Retry};
@@ -123,9 +125,9 @@ impl HttpClient {
 
     /// Sends one request and reads the head of the answer, whatever its status.
     ///
-    /// `request.uri` is absolute. `Host`, `Content-Length` and `User-Agent` are added where they
-    /// are missing. A request that met a dead pooled connection is sent once more on a new one, if
-    /// that is safe; everything else is left to the engine.
+    /// `request.uri` is absolute. `Host`, `Content-Length`, `User-Agent` and `Accept-Encoding` are
+    /// added where they are missing. A request that met a dead pooled connection is sent once more
+    /// on a new one, if that is safe; everything else is left to the engine.
     ///
     /// # Errors
     /// `Unavailable` when no answer came, `Corrupt` when it is none of HTTP, `Invalid` for a
@@ -407,6 +409,10 @@ impl HttpClient {
         }
         if !headers.contains_key(USER_AGENT) {
             put(&mut head, "User-Agent", self.shared.options.user_agent.as_bytes());
+        }
+        // The sizes and ranges of a packed body are not those of the object.
+        if !headers.contains_key(ACCEPT_ENCODING) {
+            put(&mut head, "Accept-Encoding", b"identity");
         }
         let has_body =
             size_bytes > 0 || matches!(request.method, Method::PUT | Method::POST | Method::PATCH);

@@ -18,6 +18,7 @@ mod request;
 mod signature;
 mod sources;
 mod streaming;
+mod suffix;
 mod sums;
 mod upload;
 mod versions;
@@ -30,7 +31,7 @@ use crate::options::StoreOptions;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
     HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
-    PutOptions, PutResult, Store, UploadId, WarmUp, WriteCondition, encoded_word,
+    PutOptions, PutResult, Ranges, Store, UploadId, WarmUp, WriteCondition, encoded_word, unpack,
 };
 use ::http::Method;
 use ::http::header::{CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, RANGE};
@@ -41,6 +42,7 @@ use checksum::Seal;
 use config::{ChecksumChoice, S3Config, Service};
 use penstock_base::{ByteRange, Error, Kind, Result};
 use request::{Call, Outcome, Sender};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 /// Longest listing or batch answer: 1000 keys of 1024 bytes, each byte escaped, and room.
@@ -59,6 +61,8 @@ const WRITE_METADATA: &str = "penstock-write";
 pub struct S3Store {
     sender: Sender,
     seal: Seal,
+    /// The service serves no ranges that are counted from the end.
+    suffix_refused: AtomicBool,
 }
 
 impl S3Store {
@@ -95,7 +99,8 @@ impl S3Store {
             ChecksumChoice::Auto if config.service == Service::Gcs => ChecksumChoice::None,
             choice => choice,
         });
-        S3Store { sender: Sender::new(config, http, auth), seal }
+        let suffix_refused = AtomicBool::new(false);
+        S3Store { sender: Sender::new(config, http, auth), seal, suffix_refused }
     }
 
     fn is_gcs(&self) -> bool {
@@ -237,7 +242,7 @@ impl S3Store {
             _ => size,
         };
         let range = ByteRange { start: at, end: at };
-        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges_ignored: false })
+        Ok(GetResponse { meta, range, body: Body::Memory(Bytes::new()), ranges: Ranges::Served })
     }
 }
 
@@ -272,7 +277,7 @@ impl Store for S3Store {
         Capabilities {
             write: true,
             list: true,
-            suffix_range: true,
+            suffix_range: !self.suffix_refused.load(Ordering::Relaxed),
             conditional_put: !self.is_gcs(),
             conditional_delete: !self.is_gcs() || self.knows_generations(),
             list_etag: true,
@@ -297,6 +302,11 @@ impl Store for S3Store {
         if empty {
             return self.get_nothing(key, &request).await;
         }
+        if let GetRange::Suffix(count) = request.range
+            && self.suffix_refused.load(Ordering::Relaxed)
+        {
+            return self.get_end(key, count, &request).await;
+        }
         let mut call = Call::new(Method::GET, "GET", Some(key));
         if request.range == GetRange::All {
             call = self.asking_checksums(call)?;
@@ -309,8 +319,10 @@ impl Store for S3Store {
         }
         match self.send_asking(&call).await? {
             Outcome::Done(response) => {
-                let status = response.status;
-                let extent = answer::extent(request.range, status, &response.headers)
+                let extent = unpack::refuse_unless_label(&response.headers)
+                    .and_then(|()| {
+                        answer::extent(request.range, response.status, &response.headers)
+                    })
                     .map_err(|error| self.named(&call, error))?;
                 let meta = self.meta(&response, extent.size_bytes);
                 self.require_tag(&call, meta.etag.clone())?;
@@ -318,33 +330,20 @@ impl Store for S3Store {
                 request.refuse_unchanged(&meta).map_err(|error| self.named(&call, error))?;
                 let object = format!("{}{key}", self.root());
                 let body = response.body.named(&object);
-                let Extent { range, skip_bytes, .. } = extent;
-                let body = body.window(skip_bytes, range).await?;
-                let ranges_ignored = status == 200 && request.range != GetRange::All;
-                Ok(GetResponse { meta, range, body, ranges_ignored })
+                let Extent { range, ranges, .. } = extent;
+                Ok(GetResponse { meta, range, body, ranges })
             }
             Outcome::Refused { failure, headers } if failure.status == 416 => {
-                match answer::unsatisfiable_extent(request.range, &headers, &failure) {
-                    Some(extent) => {
-                        let meta = match extent.size_bytes {
-                            Some(size) if headers.contains_key(ETAG) => {
-                                let meta = answer::object_meta(&headers, Some(size), "");
-                                self.told(meta, &headers)
-                            }
-                            _ => self.stat(key).await?,
-                        };
-                        // Headers of the refusal describe the refusal's body.
-                        let meta = ObjectMeta { content_type: None, ..meta };
-                        request
-                            .refuse_unchanged(&meta)
-                            .map_err(|error| self.named(&call, error))?;
-                        let body = Body::Memory(Bytes::new());
-                        Ok(GetResponse { meta, range: extent.range, body, ranges_ignored: false })
-                    }
-                    None => Err(self.sender.refusal(&call, failure)),
-                }
+                self.behind_the_end(&call, &request, failure, &headers).await
             }
-            Outcome::Refused { failure, .. } => Err(self.sender.refusal(&call, failure)),
+            Outcome::Refused { failure, .. } => {
+                if let Some(count) = S3Store::refuses_suffix(&request, &failure)
+                    && let Ok(answer) = self.get_end(key, count, &request).await
+                {
+                    return Ok(answer);
+                }
+                Err(self.sender.refusal(&call, failure))
+            }
         }
     }
 

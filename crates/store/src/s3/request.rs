@@ -3,7 +3,7 @@
 mod unsigned;
 
 use crate::advice;
-use crate::answer::Failure;
+use crate::answer::{self, Failure};
 use crate::s3::ANSWER_BYTES_MAX;
 use crate::s3::auth::Auth;
 use crate::s3::config::{Access, S3Config, Service};
@@ -82,8 +82,17 @@ pub(crate) enum Outcome {
     Refused { failure: Failure, headers: HeaderMap },
 }
 
-async fn outcome(response: HttpResponse) -> Outcome {
-    if (200..300).contains(&response.status) {
+/// Whether a status says that a request was carried out: one that reads needs an object or a
+/// document, and of one that changes something "accepted" (202) is no end.
+fn is_done(method: &Method, status: u16) -> bool {
+    match *method {
+        Method::GET | Method::HEAD => answer::is_object(status),
+        _ => matches!(status, 200..=299) && status != 202,
+    }
+}
+
+async fn outcome(method: &Method, response: HttpResponse) -> Outcome {
+    if is_done(method, response.status) {
         return Outcome::Done(response);
     }
     let headers = response.headers.clone();
@@ -226,7 +235,8 @@ impl Sender {
         let target = self.target();
         let parts = self.signed(&target, call).await?;
         let response = self.http.send_flow(parts, body).await;
-        let outcome = outcome(response.map_err(|error| self.named(call, error))?).await;
+        let response = response.map_err(|error| self.named(call, error))?;
+        let outcome = outcome(&call.method, response).await;
         if let Outcome::Refused { failure, .. } = &outcome
             && self.moved(&target, failure).is_some()
         {
@@ -239,7 +249,8 @@ impl Sender {
     async fn send_to(&self, target: &Target, call: &Call<'_>) -> Result<Outcome> {
         let parts = self.signed(target, call).await?;
         let response = self.http.send(parts, call.payload.clone()).await;
-        Ok(outcome(response.map_err(|error| self.named(call, error))?).await)
+        let response = response.map_err(|error| self.named(call, error))?;
+        Ok(outcome(&call.method, response).await)
     }
 
     async fn signed(&self, target: &Target, call: &Call<'_>) -> Result<Parts> {

@@ -4,20 +4,20 @@
 //! included. Decides about redirects, about servers without HEAD or without ranges, and about
 //! which credentials go where.
 
+mod get;
 mod location;
+mod stat;
 
 use crate::advice;
-use crate::answer::{self, Extent, Failure};
+use crate::answer::{self, Failure};
 use crate::options::StoreOptions;
 use crate::{
-    Body, Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse,
-    ListPage, ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store,
-    UploadId,
+    Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse, ListPage,
+    ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId,
 };
-use ::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, HeaderName, RANGE};
+use ::http::header::{AUTHORIZATION, HeaderName};
 use ::http::{HeaderMap, HeaderValue, Method, Request};
 use async_trait::async_trait;
-use bytes::Bytes;
 use location::{Redirects, encoded, origin_of, request_url, resolve};
 use penstock_base::{ByteRange, Error, Kind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,8 @@ pub struct HttpStore {
     redirects: Redirects,
     /// The server does not answer HEAD (or the URL is signed for GET).
     head_refused: AtomicBool,
+    /// The server serves no ranges that are counted from the end.
+    suffix_refused: AtomicBool,
 }
 
 /// An answer, or a refusal with its headers.
@@ -109,6 +111,7 @@ impl HttpStore {
             secret_name: options.get("secret_name").map(str::to_string),
             redirects: Redirects::default(),
             head_refused: AtomicBool::new(false),
+            suffix_refused: AtomicBool::new(false),
         })
     }
 
@@ -142,7 +145,7 @@ impl HttpStore {
             let has_secret = url == own || self.is_within_scope(&url);
             let response = self.send_one(method, &url, headers, has_secret).await.map_err(named)?;
             match response.status {
-                200..=299 => {
+                status if answer::is_object(status) => {
                     if url == own {
                         self.redirects.forget(key);
                     } else if remembered.is_none() {
@@ -193,8 +196,6 @@ impl HttpStore {
             .map_err(|error| Error::new(Kind::Invalid, "the URL is malformed").with_source(error))?
             .into_parts();
         parts.headers.extend(headers.clone());
-        // Compressed on the fly, sizes and ranges would not be those of the object.
-        parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if has_secret {
             for (name, value) in &self.headers {
                 parts.headers.insert(name.clone(), value.clone());
@@ -229,38 +230,6 @@ impl HttpStore {
         });
         self.named(operation, key, failure.into_error(hint))
     }
-
-    /// Size and tag by a GET of one byte, for servers that do not answer HEAD.
-    async fn stat_by_get(&self, key: &str) -> Result<ObjectMeta> {
-        let mut headers = HeaderMap::new();
-        headers.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
-        match self.send((&Method::GET, Way::Anew), "GET", key, &headers).await? {
-            Outcome::Done(response) => {
-                let asked = GetRange::Bounded(ByteRange { start: 0, end: 1 });
-                let extent = answer::extent(asked, response.status, &response.headers)
-                    .map_err(|error| self.named("GET", key, error))?;
-                Ok(answer::object_meta(&response.headers, extent.size_bytes, ""))
-            }
-            Outcome::Refused { failure, headers } if failure.status == 416 => {
-                let size = answer::text_header(&headers, CONTENT_RANGE.as_str())
-                    .and_then(|text| text.rsplit('/').next()?.trim().parse().ok());
-                Ok(ObjectMeta { size_bytes: size.or(Some(0)), ..ObjectMeta::default() })
-            }
-            Outcome::Refused { failure, .. } => Err(self.refusal("GET", key, failure)),
-        }
-    }
-
-    /// Many servers pass over conditions, so the tag of the answer is compared too.
-    fn check_version(&self, key: &str, asked: &GetRequest, meta: &ObjectMeta) -> Result<()> {
-        match &asked.if_match {
-            Some(wanted) if meta.etag.as_ref() != Some(wanted) => {
-                let error =
-                    Error::new(Kind::Conflict, "the object has changed since it was opened");
-                Err(self.named("GET", key, error))
-            }
-            _ => asked.refuse_unchanged(meta).map_err(|error| self.named("GET", key, error)),
-        }
-    }
 }
 
 #[async_trait]
@@ -290,7 +259,7 @@ impl Store for HttpStore {
         Capabilities {
             write: false,
             list: false,
-            suffix_range: true,
+            suffix_range: !self.suffix_refused.load(Ordering::Relaxed),
             conditional_put: false,
             conditional_delete: false,
             list_etag: false,
@@ -299,86 +268,11 @@ impl Store for HttpStore {
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<GetResponse> {
-        let empty = match request.range {
-            GetRange::Bounded(range) => range.is_empty(),
-            GetRange::Suffix(count) => count == 0,
-            GetRange::All | GetRange::From(_) => false,
-        };
-        if empty {
-            let meta = self.stat(key).await?;
-            self.check_version(key, &request, &meta)?;
-            let at = meta.size_bytes.unwrap_or_default();
-            let range = ByteRange { start: at, end: at };
-            return Ok(GetResponse {
-                meta,
-                range,
-                body: Body::Memory(Bytes::new()),
-                ranges_ignored: false,
-            });
-        }
-        let mut headers = HeaderMap::new();
-        let put = |headers: &mut HeaderMap, name: HeaderName, text: &str| {
-            if let Ok(value) = HeaderValue::from_str(text) {
-                headers.insert(name, value);
-            }
-        };
-        if let Some(range) = answer::range_header(request.range) {
-            put(&mut headers, RANGE, &range);
-        }
-        // A weak tag matches nothing by If-Match; it is compared with the answer's.
-        let is_weak = request.if_match.as_ref().is_some_and(|etag| !etag.is_strong());
-        if let Some((name, value)) = request.condition_header().filter(|_| !is_weak) {
-            put(&mut headers, HeaderName::from_static(name), &value);
-        }
-        match self.send((&Method::GET, Way::of(&request)), "GET", key, &headers).await? {
-            Outcome::Done(response) => {
-                let status = response.status;
-                let extent = answer::extent(request.range, status, &response.headers)
-                    .map_err(|error| self.named("GET", key, error))?;
-                let meta = answer::object_meta(&response.headers, extent.size_bytes, "");
-                self.check_version(key, &request, &meta)?;
-                let Extent { range, skip_bytes, .. } = extent;
-                let body = response.body.named(&self.object(key));
-                let body = body.window(skip_bytes, range).await?;
-                let ranges_ignored = status == 200 && request.range != GetRange::All;
-                Ok(GetResponse { meta, range, body, ranges_ignored })
-            }
-            Outcome::Refused { failure, headers } if failure.status == 416 => {
-                match answer::unsatisfiable_extent(request.range, &headers, &failure) {
-                    Some(extent) => {
-                        let meta = self.stat(key).await?;
-                        self.check_version(key, &request, &meta)?;
-                        let body = Body::Memory(Bytes::new());
-                        Ok(GetResponse { meta, range: extent.range, body, ranges_ignored: false })
-                    }
-                    None => Err(self.refusal("GET", key, failure)),
-                }
-            }
-            Outcome::Refused { failure, .. } => Err(self.refusal("GET", key, failure)),
-        }
+        self.get_object(key, request).await
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
-        if self.head_refused.load(Ordering::Relaxed) {
-            return self.stat_by_get(key).await;
-        }
-        match self.send((&Method::HEAD, Way::Anew), "HEAD", key, &HeaderMap::new()).await? {
-            Outcome::Done(response) => {
-                let size = crate::http::content_length(&response.headers)
-                    .map_err(|error| self.named("HEAD", key, error))?;
-                match size {
-                    Some(_) => Ok(answer::object_meta(&response.headers, size, "")),
-                    None => self.stat_by_get(key).await,
-                }
-            }
-            // URLs that are signed for GET refuse HEAD with 403.
-            Outcome::Refused { failure, .. } if matches!(failure.status, 400 | 403 | 405 | 501) => {
-                let meta = self.stat_by_get(key).await?;
-                self.head_refused.store(true, Ordering::Relaxed);
-                Ok(meta)
-            }
-            Outcome::Refused { failure, .. } => Err(self.refusal("HEAD", key, failure)),
-        }
+        self.stat_object(key).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

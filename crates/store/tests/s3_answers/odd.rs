@@ -1,0 +1,68 @@
+//! Answers that are no object, parts that nobody asked for, and services without suffix ranges.
+
+use super::common::KEY;
+use super::{EMPTY, bucket, get};
+use penstock_base::{ByteRange, Kind, Retry};
+use penstock_store::{GetRange, GetRequest, Payload, PutOptions};
+use std::time::Duration;
+
+#[tokio::test]
+async fn what_is_no_object_is_refused_by_get_and_head() {
+    for status in [201, 202, 204, 205, 207, 226, 300, 304] {
+        let answer = move |_, _: &str| EMPTY.replace("200 OK", &format!("{status} Odd"));
+        let (store, _) = bucket(KEY, answer).await;
+        for range in [GetRange::All, GetRange::Suffix(4), GetRange::From(0)] {
+            let error = get(&*store, range).await.unwrap_err();
+            assert_eq!(error.http_status(), Some(status), "{error}");
+        }
+        let error = store.stat("k").await.unwrap_err();
+        assert_eq!(error.http_status(), Some(status), "{error}");
+    }
+    let later = EMPTY.replace("200 OK", "202 Accepted").replace("ETag", "Retry-After: 3\r\nETag");
+    let (store, _) = bucket(KEY, move |_, _| later.clone()).await;
+    let after = Retry::After(Duration::from_secs(3));
+    let error = get(&*store, GetRange::All).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (Kind::Unavailable, after));
+    let put = store.put("k", Payload::default(), &PutOptions::default()).await.unwrap_err();
+    assert_eq!((put.kind(), put.retry()), (Kind::Unavailable, after), "accepted is not written");
+}
+
+#[tokio::test]
+async fn a_service_without_ranges_from_the_end_is_asked_by_offsets() {
+    for refusal in ["400 Bad Request", "416 Range Not Satisfiable", "501 Not Implemented"] {
+        let (store, requests) = bucket(KEY, move |_, head| {
+            if head.contains("\r\nrange: bytes=-4\r\n") {
+                return format!("HTTP/1.1 {refusal}\r\nContent-Length: 0\r\n\r\n");
+            }
+            if head.starts_with("HEAD") {
+                return EMPTY.replace("Length: 0", "Length: 10");
+            }
+            assert!(head.contains("\r\nrange: bytes=6-9\r\n"), "{head}");
+            let part = "Length: 4\r\nContent-Range: bytes 6-9/10";
+            format!("{}6789", EMPTY.replace("200 OK", "206 Part").replace("Length: 0", part))
+        })
+        .await;
+        assert!(store.capabilities().suffix_range);
+        for _ in 0..2 {
+            assert_eq!(get(&*store, GetRange::Suffix(4)).await.unwrap(), "6789", "{refusal}");
+            assert!(!store.capabilities().suffix_range, "{refusal}");
+        }
+        let suffixes = requests.lock().unwrap().iter().filter(|(it, _)| it.contains("=-4")).count();
+        assert_eq!(suffixes, 1, "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_proxy_packs_is_refused_and_a_label_is_not() {
+    let label = EMPTY.replace("Length: 0", "Length: 4\r\nContent-Encoding: gzip") + "gzip";
+    let (store, _) = bucket(KEY, move |_, _| label.clone()).await;
+    assert_eq!(get(&*store, GetRange::All).await.unwrap(), "gzip", "as it is stored");
+    let packed = "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Encoding: gzip\r\n\
+                  Transfer-Encoding: chunked\r\n\r\n4\r\ngzip\r\n0\r\n\r\n";
+    let (store, _) = bucket(KEY, move |_, _| packed.to_string()).await;
+    let error = get(&*store, GetRange::All).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.message().contains("Content-Encoding"), "{error}");
+    let request = GetRequest::from(GetRange::Bounded(ByteRange { start: 0, end: 2 }));
+    assert!(store.get("k", request).await.is_err());
+}
