@@ -25,6 +25,8 @@ pub(crate) struct Attempts {
     progressed: bool,
     /// Why the attempt before failed.
     last: Option<Error>,
+    /// How often the store's credentials had been replaced before this attempt.
+    renewals: u64,
 }
 
 /// What is told of an attempt that the deadline cut short.
@@ -42,6 +44,7 @@ impl Attempts {
             brief: None,
             progressed: false,
             last: None,
+            renewals: at.mount.renewals(),
         }
     }
 
@@ -100,6 +103,10 @@ impl Attempts {
                 sleep(wait).await;
                 Ok(())
             }
+            Decision::Final if self.has_newer_credentials(&error) => {
+                self.at.mount.sent_again(&query.scope, Again::Failed);
+                Ok(())
+            }
             Decision::Final | Decision::TooLate => {
                 query.scope.count(Metric::Errors, 1);
                 // What the store said earlier tells more than that it fell silent at the end.
@@ -108,6 +115,15 @@ impl Attempts {
                 Err(self.told(error, past.elapsed))
             }
         }
+    }
+
+    /// Whether this is a refusal of credentials that were replaced since. At most once for each
+    /// replacement.
+    fn has_newer_credentials(&mut self, error: &Error) -> bool {
+        let mount = &self.at.mount;
+        let has = error.kind() == Kind::Denied && mount.renew(&self.at.url(), self.renewals);
+        self.renewals = mount.renewals();
+        has
     }
 
     /// Counts this failure.

@@ -12,6 +12,7 @@ use crate::parallel::Pool;
 use crate::query::Query;
 use crate::random::{Random, SeededRandom};
 use crate::read::{Delivered, Flights, HeldCache, RangeSupport, Scanned, Together, Version};
+use crate::renewal::{CurrentOptions, Renewal};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
 use crate::slots::Slots;
@@ -20,9 +21,10 @@ use penstock_base::{Error, Kind, Metrics, Result, Settings};
 use penstock_store::{ObjectMeta, Observer, Store};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 /// The shared half of every verb.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ pub struct Engine {
     pub(crate) handle: Handle,
     opener: Arc<dyn Opener>,
     mounts: Mounts,
+    renewal: OnceLock<Renewal>,
     pub(crate) metadata: MetadataCache,
     pub(crate) held: HeldCache,
     pub(crate) disk: DiskSlot,
@@ -115,6 +118,7 @@ impl Engine {
             handle,
             opener,
             mounts: Mounts::default(),
+            renewal: OnceLock::new(),
             metadata: MetadataCache::new(limits.metadata_cache_entries),
             held: HeldCache::new(limits.held_bytes()),
             disk: DiskSlot::default(),
@@ -192,18 +196,26 @@ impl Engine {
     /// # Errors
     /// `Invalid` for a malformed URL or option, `Unsupported` for an unknown scheme.
     pub fn locate(&self, url: &str, options: &[StoreOption]) -> Result<Location> {
-        self.locate_with(url, options, &self.settings)
+        self.locate_with(url, options, &self.settings, Instant::now())
     }
 
-    /// [`Engine::locate`] with the HTTP settings of a query.
+    /// From now on a store that refuses its credentials is opened again with those that the host
+    /// has by then, if they are others. Asked once; a second answer is not heard.
+    pub fn renews_credentials(&self, current_options: CurrentOptions) {
+        let opener = Arc::clone(&self.opener);
+        self.renewal.get_or_init(|| Renewal { opener, current_options });
+    }
+
+    /// [`Engine::locate`] with the HTTP settings of a query, which began at this time.
     pub(crate) fn locate_with(
         &self,
         url: &str,
         options: &[StoreOption],
         settings: &Settings,
+        began: Instant,
     ) -> Result<Location> {
         let http = crate::opener::http_options_of(settings, &self.settings)?;
-        self.mounts.locate(&*self.opener, url, options, http)
+        self.mounts.locate(&*self.opener, url, options, http, (began, self.renewal.get()))
     }
 
     /// Takes a store that the caller opened; it should report to [`Engine::observer`].

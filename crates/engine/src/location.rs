@@ -4,11 +4,13 @@ use crate::generations::Generations;
 use crate::latency::Latency;
 use crate::pace::Pace;
 use crate::read::Spare;
+use crate::renewal::{Renewable, Renewal};
 use crate::request_log::Scope;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{Again, Capabilities, HttpOptions, Observer, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::time::Instant;
 
 /// One store option: a pair of a secret, or of DuckDB's `s3_*` and `azure_*` settings.
 pub type StoreOption = (String, String);
@@ -42,6 +44,8 @@ pub trait Opener: Send + Sync + std::fmt::Debug {
 pub struct Mount {
     pub(crate) id: u64,
     pub(crate) store: Arc<dyn Store>,
+    /// The same store, where its credentials can be replaced.
+    renewable: Option<Arc<Renewable>>,
     pub(crate) profile: Profile,
     pub(crate) capabilities: Capabilities,
     /// Names and scopes of the secrets that the caller has for other paths.
@@ -75,6 +79,21 @@ impl Mount {
     /// How the store likes to be asked.
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// How often its credentials were replaced.
+    pub(crate) fn renewals(&self) -> u64 {
+        self.renewable.as_ref().map_or(0, |store| store.renewals())
+    }
+
+    /// After a refusal of credentials that had been replaced `seen` times: whether there are newer
+    /// ones now.
+    pub(crate) fn renew(&self, url: &str, seen: u64) -> bool {
+        self.renewable.as_ref().is_some_and(|store| store.renew(url, seen))
+    }
+
+    fn is_for(&self, began: Instant) -> bool {
+        self.renewable.as_ref().is_none_or(|store| store.is_for(began))
     }
 
     /// With somebody who hears of requests that are sent again.
@@ -219,13 +238,15 @@ impl std::fmt::Debug for Mounts {
 }
 
 impl Mounts {
-    /// The mount of a URL; a store opened before with the same root and options is used again.
+    /// The mount of a URL; a store opened before with the same root and options is used again. The
+    /// statement that asks began at this time.
     pub fn locate(
         &self,
         opener: &dyn Opener,
         url: &str,
         options: &[StoreOption],
         http: Option<HttpOptions>,
+        (began, renewal): (Instant, Option<&Renewal>),
     ) -> Result<Location> {
         let (root, key) = opener.root_of(url)?;
         let (prefix, suffix) = around(url, &key).unwrap_or((&root, ""));
@@ -236,6 +257,7 @@ impl Mounts {
         let is_same = |asked: &&Asked| {
             (&*asked.root, &*asked.suffix, &*asked.options, &asked.http)
                 == (&*root, suffix, options, &http)
+                && asked.mount.is_for(began)
         };
         if let Some(asked) = self.lock_last().as_ref().filter(is_same) {
             return Ok(at(Arc::clone(&asked.mount)));
@@ -245,7 +267,7 @@ impl Mounts {
         // No option has an empty name, so this one is the URL's own.
         sorted.push((String::new(), suffix.to_string()));
         let identity = (root.clone(), sorted, http.clone());
-        let found = self.lock().get(&identity).cloned();
+        let found = self.lock().get(&identity).filter(|mount| mount.is_for(began)).cloned();
         let mount = match found {
             Some(mount) => mount,
             None => {
@@ -255,8 +277,13 @@ impl Mounts {
                     .open(url, options, identity.2.as_ref())
                     .map_err(|error| with_unmatched(error, unmatched))?;
                 let unmatched_secrets = unmatched.map(str::to_string);
-                let opened = Arc::new(Mount { unmatched_secrets, ..self.mount(store) });
-                self.keep_first(identity, opened)
+                let renewable = renewal.map(|renewal| {
+                    let http = identity.2.clone();
+                    Arc::new(Renewable::new(Arc::clone(&store), options, http, renewal.clone()))
+                });
+                let store = renewable.clone().map_or(store, |store| store as Arc<dyn Store>);
+                let opened = Mount { unmatched_secrets, renewable, ..self.mount(store) };
+                self.keep_first(identity, Arc::new(opened), began)
             }
         };
         *self.lock_last() = Some(Asked {
@@ -271,9 +298,9 @@ impl Mounts {
 
     /// Of two that opened a store at once both have the mount of whoever was first: they share its
     /// requests, its connections and what is remembered of its objects.
-    fn keep_first(&self, identity: Identity, opened: Arc<Mount>) -> Arc<Mount> {
+    fn keep_first(&self, identity: Identity, opened: Arc<Mount>, began: Instant) -> Arc<Mount> {
         let mut known = self.lock();
-        if let Some(first) = known.get(&identity) {
+        if let Some(first) = known.get(&identity).filter(|mount| mount.is_for(began)) {
             return Arc::clone(first);
         }
         known.insert(identity, Arc::clone(&opened), 1);
@@ -299,6 +326,7 @@ impl Mounts {
             profile: store.profile(),
             capabilities: store.capabilities(),
             store,
+            renewable: None,
             unmatched_secrets: None,
             observer: None,
         }
@@ -414,7 +442,7 @@ mod tests {
         ) -> Result<(Arc<dyn Store>, String)> {
             if !self.is_overtaken {
                 let other = Overtaken { overtaking: Mutex::default(), is_overtaken: true, ..*self };
-                let at = self.mounts.locate(&other, url, options, None)?;
+                let at = self.mounts.locate(&other, url, options, None, (Instant::now(), None))?;
                 self.overtaking.lock().unwrap().push(Arc::clone(at.mount()));
             }
             Ok((Arc::new(MemoryStore::new("t")), self.root_of(url)?.1))
@@ -426,10 +454,11 @@ mod tests {
         let mounts = Mounts::default();
         let opener =
             Overtaken { mounts: &mounts, overtaking: Mutex::default(), is_overtaken: false };
-        let ours = mounts.locate(&opener, "mem://t/a", &[], None).unwrap();
+        let now = (Instant::now(), None);
+        let ours = mounts.locate(&opener, "mem://t/a", &[], None, now).unwrap();
         let theirs = opener.overtaking.lock().unwrap().pop().unwrap();
         assert!(Arc::ptr_eq(ours.mount(), &theirs));
-        let later = mounts.locate(&opener, "mem://t/b", &[], None).unwrap();
+        let later = mounts.locate(&opener, "mem://t/b", &[], None, now).unwrap();
         assert!(Arc::ptr_eq(later.mount(), &theirs));
         assert!(opener.overtaking.lock().unwrap().is_empty(), "it is open");
     }

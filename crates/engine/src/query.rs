@@ -6,7 +6,7 @@ use crate::engine::{Engine, Interrupted};
 use crate::location::{Location, ObjectId, StoreOption};
 use crate::read::{Neighbours, Opened};
 use crate::request_log::{RequestLog, Scope};
-use crate::upload::DetachedUploads;
+use crate::upload::{DetachedUploads, Outputs};
 use crate::warm::WarmUps;
 use penstock_base::{Metric, Metrics, Result, Settings};
 use penstock_store::ObjectMeta;
@@ -49,6 +49,7 @@ pub(crate) struct QueryCore {
     /// Bytes of whole objects that stay as long as this does.
     pub whole_bytes: AtomicU64,
     pub uploads: DetachedUploads,
+    pub outputs: Outputs,
     /// The files of its globs, to fetch ahead of a scan.
     pub neighbours: Arc<Neighbours>,
     /// Connections that are being opened for it.
@@ -162,6 +163,7 @@ impl Query {
             told: Mutex::default(),
             whole_bytes: AtomicU64::default(),
             uploads: DetachedUploads::default(),
+            outputs: Outputs::default(),
             neighbours: Arc::default(),
             warm_ups: WarmUps::default(),
             ends_early: AtomicBool::default(),
@@ -195,7 +197,7 @@ impl Query {
     /// `Invalid` for settings that contradict each other.
     pub fn locate(&self, url: &str, options: &[StoreOption]) -> Result<Location> {
         self.core.settings.check_together()?;
-        self.core.engine.locate_with(url, options, &self.core.settings)
+        self.core.engine.locate_with(url, options, &self.core.settings, self.core.began)
     }
 
     /// The engine.
@@ -243,6 +245,12 @@ impl Query {
     /// nobody does it twice. Files of a glob are still opened ahead.
     pub fn host_reads_ahead(&self) {
         self.core.host_reads_ahead.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that no two outputs of this statement may be one object: from now on
+    /// [`Query::create`] refuses a name that it has given before.
+    pub fn writes_each_name_once(&self) {
+        self.core.outputs.guard();
     }
 
     /// The flag behind [`Query::cancel`], for those who have no reference to the query.

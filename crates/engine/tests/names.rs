@@ -6,7 +6,7 @@ mod support;
 
 use penstock_base::Kind;
 use penstock_store::PutOptions;
-use support::{Bench, Fault, Scripted};
+use support::{Bench, Fault, Scripted, create};
 
 async fn bench(keys: &[&str], settings: &[(&str, &str)]) -> Bench {
     let bench = Bench::with(Scripted::new(), settings);
@@ -174,4 +174,31 @@ async fn copying_between_stores_goes_through_here() {
     let other = bench.engine.mount(std::sync::Arc::new(Scripted::new()));
     bench.query().copy(&bench.at("a"), &other.at("b"), PutOptions::default()).await.unwrap();
     assert_eq!(bench.query().head(&other.at("b")).await.unwrap().size_bytes, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_statement_that_writes_each_name_once_may_write_it_again_when_it_is_free() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    query.writes_each_name_once();
+    let write = async |key: &str| {
+        let mut writer = query.create(&bench.at(key), PutOptions::default())?;
+        writer.write(b"x").await?;
+        writer.finish().await
+    };
+    write("d/a").await.unwrap();
+    let error = write("d/a").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict);
+    assert!(error.to_string().contains("mem://t/d/a"), "{error}");
+    // Moved away, as a temporary file is.
+    query.rename(&bench.at("d/a"), &bench.at("d/b")).await.unwrap();
+    write("d/a").await.unwrap();
+    let error = query.rename(&bench.at("d/a"), &bench.at("d/b")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Conflict);
+    query.remove(&[bench.at("d/a")]).await.unwrap();
+    // Given up.
+    drop(query.create(&bench.at("d/a"), PutOptions::default()).unwrap());
+    write("d/a").await.unwrap();
+    // Another statement.
+    create(&bench, &bench.query(), "d/a").finish().await.unwrap();
 }

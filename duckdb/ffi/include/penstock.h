@@ -50,6 +50,12 @@ bool ps_engine_new(const ps_pair *settings, size_t count, ps_engine **out, ps_er
 void ps_engine_free(ps_engine *engine);
 /* SET: the limits of these settings hold from now on, as if a statement had begun with them. */
 bool ps_engine_adopt(const ps_engine *engine, const ps_pair *settings, size_t count, ps_error **error);
+/* A secret may be replaced while a statement runs. After a refusal the engine calls `current`, on any thread, for the
+ * options that a new statement would use, given those in use: it adds each, and returns false where it has none. */
+typedef void (*ps_option_fn)(void *into, ps_str key, ps_str value);
+typedef bool (*ps_current_options_fn)(void *context, ps_str url, const ps_pair *used, size_t count, ps_option_fn add,
+                                      void *into);
+void ps_engine_renews_secrets(const ps_engine *engine, ps_current_options_fn current, void *context);
 /* Exit handler: gives up the open uploads of all engines of this process, whose threads may still write, and waits up to
  * ten seconds for their parts to be aborted. */
 void ps_process_ends(void);
@@ -73,6 +79,8 @@ void ps_query_abort_uploads(ps_query *query);
 void ps_query_may_end_early(const ps_query *query);
 /* Its rows go, as they are read, to somebody who may stop at any: no more is fetched ahead than is taken meanwhile. */
 void ps_query_may_be_left(const ps_query *query);
+/* From now on ps_open_write refuses a name that it has opened before, unless that was given up, removed or moved. */
+void ps_query_writes_each_name_once(const ps_query *query);
 /* The host fetches ahead the columns of its scans itself. */
 void ps_query_host_reads_ahead(const ps_query *query);
 ps_rows *ps_query_stats(const ps_query *query); /* name, unit, value, description; this query only */

@@ -1,11 +1,12 @@
 //! The engine of one database instance.
 
-use crate::abi::{PsPair, free, give, handle, pairs};
+use crate::abi::{PsPair, PsStr, free, give, handle, pairs};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::Settings;
 use penstock_engine::{Engine, settings_here};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Longest wait, when a database closes, for parts of given-up uploads to be aborted.
@@ -19,10 +20,12 @@ static ENGINES: Mutex<Vec<(u32, Weak<Engine>)>> = Mutex::new(Vec::new());
 
 /// An engine, given to the caller.
 #[derive(Debug)]
-pub struct PsEngine(pub(crate) Arc<Engine>);
+pub struct PsEngine(pub(crate) Arc<Engine>, Arc<RwLock<bool>>);
 
 impl Drop for PsEngine {
     fn drop(&mut self) {
+        // Waits for a call that runs: the host may be gone afterwards.
+        *self.1.write().unwrap_or_else(PoisonError::into_inner) = true;
         // Only in a forked child this fails: the child has no uploads of its own.
         let _ = self.0.shutdown_blocking(SHUTDOWN_MAX);
     }
@@ -48,7 +51,7 @@ pub unsafe extern "C" fn ps_engine_new(
             engines.retain(|(_, engine)| engine.strong_count() > 0);
             engines.push((std::process::id(), Arc::downgrade(&engine)));
             drop(engines);
-            give(out, PsEngine(engine))
+            give(out, PsEngine(engine, Arc::default()))
         })
     }
     .is_some()
@@ -96,6 +99,99 @@ pub unsafe extern "C" fn ps_engine_adopt(
         })
     }
     .is_some()
+}
+
+/// Takes one option.
+pub type PsOptionFn = unsafe extern "C" fn(into: *mut c_void, key: PsStr, value: PsStr);
+
+/// Tells the options that a new statement would use for a URL, one by one.
+pub type PsCurrentOptionsFn = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        url: PsStr,
+        used: *const PsPair,
+        count: usize,
+        add: PsOptionFn,
+        into: *mut c_void,
+    ) -> bool,
+>;
+
+struct Host {
+    current: unsafe extern "C" fn(
+        *mut c_void,
+        PsStr,
+        *const PsPair,
+        usize,
+        PsOptionFn,
+        *mut c_void,
+    ) -> bool,
+    context: *mut c_void,
+    /// True once the handle is being freed: the context may be gone.
+    is_gone: Arc<RwLock<bool>>,
+}
+
+// SAFETY: the treaty has the function called from any thread.
+unsafe impl Send for Host {}
+// SAFETY: as above, also from several threads at once.
+unsafe impl Sync for Host {}
+
+impl Host {
+    fn options(&self, url: &str, used: &[(String, String)]) -> Option<Vec<(String, String)>> {
+        let is_gone = self.is_gone.read().unwrap_or_else(PoisonError::into_inner);
+        if *is_gone {
+            return None;
+        }
+        let used: Vec<PsPair> = used
+            .iter()
+            .map(|(key, value)| PsPair { key: PsStr::lend(key), value: PsStr::lend(value) })
+            .collect();
+        let mut options: Vec<(String, String)> = Vec::new();
+        let into = (&raw mut options).cast();
+        // SAFETY: the context lives as long as the handle, and all else as long as the call.
+        let known = unsafe {
+            (self.current)(
+                self.context,
+                PsStr::lend(url),
+                used.as_ptr(),
+                used.len(),
+                add_option,
+                into,
+            )
+        };
+        known.then_some(options)
+    }
+}
+
+/// # Safety
+/// `into` is what [`Host::options`] gave, and the texts are readable.
+unsafe extern "C" fn add_option(into: *mut c_void, key: PsStr, value: PsStr) {
+    // SAFETY: the caller vouches for it.
+    let options = unsafe { &mut *into.cast::<Vec<(String, String)>>() };
+    // SAFETY: as above.
+    let texts = unsafe { (key.text("an option"), value.text("an option")) };
+    if let (Ok(key), Ok(value)) = texts {
+        options.push((key.to_string(), value.to_string()));
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// The engine came from this library, and `context` lives as long as it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_engine_renews_secrets(
+    engine: *const PsEngine,
+    current: PsCurrentOptionsFn,
+    context: *mut c_void,
+) {
+    // SAFETY: the caller vouches for it.
+    let (Ok(engine), Some(current)) = (unsafe { handle(engine, "engine") }, current) else {
+        return;
+    };
+    let host = Host { current, context, is_gone: Arc::clone(&engine.1) };
+    quiet((), || {
+        engine.0.renews_credentials(Arc::new(move |url, used| host.options(url, used)));
+    });
 }
 
 /// See the header.

@@ -143,6 +143,18 @@ pub unsafe extern "C" fn ps_query_may_be_left(query: *const PsQuery) {
 /// # Safety
 /// `query` came from this library.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_writes_each_name_once(query: *const PsQuery) {
+    // SAFETY: the caller vouches for it.
+    if let Ok(query) = unsafe { handle(query, "query") } {
+        quiet((), || query.query.writes_each_name_once());
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_query_host_reads_ahead(query: *const PsQuery) {
     // SAFETY: the caller vouches for it.
     if let Ok(query) = unsafe { handle(query, "query") } {

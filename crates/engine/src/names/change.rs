@@ -115,6 +115,7 @@ async fn copy_inside(
     options: &PutOptions,
 ) -> Result<PutResult> {
     let store = &from.mount.store;
+    query.outputs.begin(to)?;
     let change = query.engine.listings.finish(query, slice::from_ref(to)).await?;
     let result =
         retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options)).await;
@@ -164,6 +165,7 @@ async fn remove(query: &QueryCore, objects: &[Location]) -> Result<()> {
     change.ended_but(&failures);
     let removed = summed_up(failures, objects.len());
     for object in objects {
+        query.outputs.forget(object);
         query.forget(object);
     }
     removed

@@ -30,7 +30,8 @@ impl Query {
     /// Begins an object. Costs no request: a small object will be one PUT.
     ///
     /// # Errors
-    /// `Unsupported` where the store cannot be written, or not under this condition.
+    /// `Unsupported` where the store cannot be written, or not under this condition; `Conflict`
+    /// after [`Query::writes_each_name_once`] for a name that was given before.
     pub fn create(&self, at: &Location, options: PutOptions) -> Result<Writer> {
         let able = at.mount.capabilities;
         let unsupported = |why: &str| {
@@ -42,6 +43,7 @@ impl Query {
         if options.condition != WriteCondition::None && !able.conditional_put {
             return unsupported("this store cannot make a write depend on what is there");
         }
+        self.core.outputs.begin(at)?;
         let upload = Upload::new(&self.core, at, options);
         Ok(Writer { upload, position: 0, state: State::Open })
     }
@@ -124,6 +126,7 @@ impl Writer {
     /// Gives the object up: nothing becomes visible.
     pub fn abort(&mut self) {
         if std::mem::replace(&mut self.state, State::Closed) != State::Closed {
+            self.upload.query().outputs.forget(self.upload.location());
             self.upload.give_up_or_cancel();
         }
     }

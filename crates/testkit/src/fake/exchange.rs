@@ -74,6 +74,13 @@ fn signed_headers(request: &Request) -> String {
     behind.split(',').next().unwrap_or_default().trim().to_string()
 }
 
+/// What a request was signed with, as sent.
+fn credential(request: &Request) -> String {
+    let header = |name| request.headers.get(name).unwrap_or_default();
+    let (authorization, token) = (header("authorization"), header("x-amz-security-token"));
+    format!("{authorization} {token} {}", request.query.raw)
+}
+
 async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: bool) -> Option<Wire> {
     let begun = Instant::now();
     let _in_flight = server.stats.begin();
@@ -82,7 +89,8 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         Protocol::Azure => azure::target(request),
     };
     let disarmed = server.faults.disarmed();
-    let faults = server.faults.strike(&request.method, target.operation, &target.key);
+    let faults =
+        server.faults.strike(&request.method, target.operation, &target.key, &credential(request));
     let mut body = BodyReader::new(&mut wire, request);
     let end = serve_with_faults(server, request, &target, &mut body, &faults).await;
     let mut record = RequestRecord {

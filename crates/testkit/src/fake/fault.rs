@@ -62,6 +62,8 @@ pub struct FaultSpec {
     pub operation: Option<String>,
     /// Only requests whose key matches; `*` and `?` match any text and any character.
     pub key: Option<String>,
+    /// Only requests whose credentials contain this text: see [`FaultPlan::strike`].
+    pub credential: Option<String>,
     /// Only these of the requests that match otherwise, counted from 1, both ends inclusive.
     pub nth: (u64, u64),
     /// At most so often.
@@ -82,6 +84,7 @@ impl FaultSpec {
             method: None,
             operation: None,
             key: None,
+            credential: None,
             nth: (1, u64::MAX),
             times: u64::MAX,
             probability: 1.0,
@@ -90,10 +93,11 @@ impl FaultSpec {
         }
     }
 
-    fn is_for(&self, method: &str, operation: &str, key: &str) -> bool {
+    fn is_for(&self, method: &str, operation: &str, key: &str, credential: &str) -> bool {
         self.method.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(method))
             && self.operation.as_deref().is_none_or(|wanted| wanted == operation)
             && self.key.as_deref().is_none_or(|pattern| glob(pattern.as_bytes(), key.as_bytes()))
+            && self.credential.as_deref().is_none_or(|text| credential.contains(text))
     }
 }
 
@@ -168,12 +172,20 @@ impl FaultPlan {
         self.state().armed.iter().map(|armed| armed.fired).collect()
     }
 
-    /// The faults that strike this request.
-    pub fn strike(&self, method: &str, operation: &str, key: &str) -> Vec<FaultSpec> {
+    /// The faults that strike this request. Its credential is what it was signed with, as sent:
+    /// headers and query.
+    pub fn strike(
+        &self,
+        method: &str,
+        operation: &str,
+        key: &str,
+        credential: &str,
+    ) -> Vec<FaultSpec> {
         let mut state = self.state();
         let State { armed, random } = &mut *state;
         let mut struck = Vec::new();
-        for fault in armed.iter_mut().filter(|fault| fault.spec.is_for(method, operation, key)) {
+        let is_for = |fault: &&mut Armed| fault.spec.is_for(method, operation, key, credential);
+        for fault in armed.iter_mut().filter(is_for) {
             fault.matched += 1;
             let (first, last) = fault.spec.nth;
             let counted = (first..=last).contains(&fault.matched);
@@ -253,8 +265,8 @@ mod tests {
         let plan = FaultPlan::new(vec![spec], 0);
         let mut hits = Vec::new();
         for _ in 0..5 {
-            assert!(plan.strike("PUT", "PutObject", "k").is_empty());
-            hits.push(!plan.strike("GET", "GetObject", "k").is_empty());
+            assert!(plan.strike("PUT", "PutObject", "k", "").is_empty());
+            hits.push(!plan.strike("GET", "GetObject", "k", "").is_empty());
         }
         assert_eq!(hits, [false, true, true, false, false]);
         assert_eq!(plan.fired(), [2]);
@@ -272,7 +284,7 @@ mod tests {
     fn chance_repeats_with_its_seed() {
         let run = |seed| -> Vec<bool> {
             let plan = FaultPlan::new(vec!["status=503,p=0.3".parse().unwrap()], seed);
-            (0..1000).map(|_| !plan.strike("GET", "GetObject", "k").is_empty()).collect()
+            (0..1000).map(|_| !plan.strike("GET", "GetObject", "k", "").is_empty()).collect()
         };
         assert_eq!(run(7), run(7));
         assert_ne!(run(7), run(8));

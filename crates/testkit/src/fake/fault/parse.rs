@@ -32,6 +32,7 @@ A fault is ACTION[=VALUE] and filters, separated by commas:
   method=GET           only this method
   op=GetObject         only this operation, as /_penstock/stats names it
   key=GLOB             only keys that match (* and ?; * spans slashes)
+  as=TEXT              only requests whose credentials contain this, in a header or the query
   nth=N | A-B | A-     only these of the matching requests, from 1
   times=N              at most so often
   p=0.1                of those that remain, each with this chance (see --seed)
@@ -60,6 +61,7 @@ const NAMES: &[&str] = &[
     "method",
     "op",
     "key",
+    "as",
     "nth",
     "times",
     "p",
@@ -136,6 +138,7 @@ fn filter(fault: &mut FaultSpec, text: &str, name: &str, value: &str) -> Result<
         "method" => fault.method = Some(value.to_string()),
         "op" => fault.operation = Some(value.to_string()),
         "key" => fault.key = Some(value.to_string()),
+        "as" => fault.credential = Some(value.to_string()),
         "times" => fault.times = number(text, name, value)?,
         "p" => fault.probability = number(text, name, value)?,
         "nth" => {
