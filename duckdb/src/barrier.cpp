@@ -39,9 +39,7 @@ public:
 	}
 
 	void Begin(ClientContext &context) override {
-		if (OverlapIsEnabled(context)) {
-			ClientIo::Get(context, engine)->Current()->Arm(names_are_unique);
-		}
+		ClientIo::Get(context, engine)->Current()->RunsBehindBarrier(OverlapIsEnabled(context), names_are_unique);
 	}
 	// One thread waits.
 	bool ParallelOperator() const override {
@@ -79,6 +77,8 @@ private:
 void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &plan) {
 	auto &root = RootOf(plan);
 	auto &engine = static_cast<EngineInfo &>(*input.info).engine;
+	// So that it hears of the first task of the statement.
+	ClientIo::Get(input.context, engine);
 	bool names_are_unique = false;
 	if (root->type == LogicalOperatorType::LOGICAL_COPY_TO_FILE) {
 		auto &copy = root->Cast<LogicalCopyToFile>();

@@ -41,6 +41,14 @@ void Raise(ps_error *error) {
 	}
 }
 
+ErrorData Caught(ps_error *error) {
+	try {
+		Raise(error);
+	} catch (std::exception &ex) {
+		return ErrorData(ex);
+	}
+}
+
 bool IsKind(ps_error *error, ErrorKind kind) {
 	if (ErrorKind(ps_error_kind(error)) == kind) {
 		ps_error_free(error);

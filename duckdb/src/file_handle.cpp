@@ -1,8 +1,7 @@
-// Decides what Close and a destructor without Close mean; bytes go straight to the treaty.
+// Reads through a window; tells the statement when a file that is written ends. Bytes go straight to the treaty.
 #include "file_handle.hpp"
 
 #include <exception>
-#include <thread>
 
 namespace penstock {
 
@@ -108,38 +107,28 @@ optional<timestamp_t> ReadHandle::ValidUntil() const {
 #endif
 
 WriteHandle::WriteHandle(FileSystem &fs, const string &path, FlagsArg flags, shared_ptr<WriterState> writer_p)
-    : PenstockHandle(fs, path, flags, false), writer(std::move(writer_p)), opened_by(std::this_thread::get_id()),
-      opened_in_task(ClientIo::TaskToken()), exceptions_at_open(std::uncaught_exceptions()) {
+    : PenstockHandle(fs, path, flags, false), writer(std::move(writer_p)),
+      exceptions_at_open(std::uncaught_exceptions()) {
 }
 
-// DuckDB writes some files without ever calling Close (schema.sql of EXPORT DATABASE): there the
-// handle's scope simply ends, so the destructor must publish. But the same destructor runs when a
-// failed statement is torn down, and then it must not. The two differ in where they run: a scope ends
-// on the thread and inside the executor task that opened the file, with no exception in flight; a
-// tear-down runs after that task.
-bool WriteHandle::LeavesItsScope() const {
-	return opened_by == std::this_thread::get_id() && opened_in_task == ClientIo::TaskToken() &&
-	       std::uncaught_exceptions() <= exceptions_at_open && !writer->HasFailed() && !writer->query->IsInterrupted();
+//! An exception that began after the file was opened passes through its writer, so the file is half written.
+bool WriteHandle::IsUnwinding() const {
+	return std::uncaught_exceptions() > exceptions_at_open;
 }
 
 WriteHandle::~WriteHandle() {
-	if (!writer->IsOpen()) {
-		return;
-	}
-	if (!LeavesItsScope()) {
-		writer->Abort();
+	if (is_closed) {
 		return;
 	}
 	try {
-		writer->Finish();
-	} catch (std::exception &ex) {
-		// A destructor cannot throw; the statement does, at its barrier or its commit.
-		writer->query->RememberFailure(ErrorData(ex));
+		writer->query->Ends(writer, false, IsUnwinding());
+	} catch (...) { // NOLINT: a destructor must not throw
 	}
 }
 
 void WriteHandle::Close() {
-	writer->Finish();
+	is_closed = true;
+	writer->query->Ends(writer, true, IsUnwinding());
 	DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
 }
 

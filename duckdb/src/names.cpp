@@ -197,12 +197,15 @@ void PenstockFileSystem::RemoveFile(const string &path, optional_ptr<FileOpener>
 
 bool PenstockFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpener> opener) {
 	// After a failed COPY, DuckDB removes the files it began. One that was never published needs no
-	// request, and what lay there before stays.
+	// request, and what lay there before stays. A prepared COPY does so when it is dropped or runs again.
 	Scope scope(engine, opener);
 	auto query = scope.Current();
 	auto writer = query->FindWriter(path);
 	if (writer) {
 		query->Abandon(writer);
+		return true;
+	}
+	if (scope.client && scope.client->IsLeftOver(path)) {
 		return true;
 	}
 	RemoveFiles({path}, opener);
@@ -222,9 +225,7 @@ void PenstockFileSystem::RemoveFiles(const vector<string> &paths, optional_ptr<F
 void PenstockFileSystem::MoveFile(const string &source, const string &target, optional_ptr<FileOpener> opener) {
 	Scope scope(engine, opener);
 	auto query = scope.Current();
-	if (query->IsArmed()) {
-		query->Barrier(); // the source may have been closed a moment ago
-	}
+	query->Settle(); // the source may have been closed a moment ago
 	auto from = StoreOptions(*engine, opener, source);
 	auto to = StoreOptions(*engine, opener, target);
 	ps_error *error = nullptr;

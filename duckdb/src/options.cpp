@@ -194,17 +194,11 @@ Choice ChooseSecret(const vector<SecretEntry> &secrets, const string &path, cons
 	return best;
 }
 
-void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path, const Family &family) {
-	auto manager = FileOpener::TryGetSecretManager(opener);
-	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
-	if (!manager || !transaction) {
-		return;
-	}
-	auto secrets = manager->AllSecrets(*transaction);
+//! Adds the secret that is for the path. False where none is.
+bool AddSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const string &path, const Family &family) {
 	auto choice = ChooseSecret(secrets, path, family);
 	if (!choice.secret) {
-		AddUnmatchedSecrets(pairs, secrets, family);
-		return;
+		return false;
 	}
 	auto &secret = *choice.secret;
 	pairs.Add("secret_type", StringUtil::Lower(NameText(secret.GetType())));
@@ -214,12 +208,12 @@ void AddSecret(Pairs &pairs, optional_ptr<FileOpener> opener, const string &path
 		pairs.Add("scope", choice.scope); // a redirect may lead out of it
 	}
 	auto key_values = dynamic_cast<const KeyValueSecret *>(&secret);
-	if (!key_values) {
-		return;
+	if (key_values) {
+		for (auto &entry : key_values->secret_map) {
+			AddValue(pairs, StringUtil::Lower(NameText(entry.first)), entry.second);
+		}
 	}
-	for (auto &entry : key_values->secret_map) {
-		AddValue(pairs, StringUtil::Lower(NameText(entry.first)), entry.second);
-	}
+	return true;
 }
 
 } // namespace
@@ -246,11 +240,34 @@ string RootOf(const string &path) {
 Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path) {
 	Pairs pairs;
 	auto &family = FamilyOf(path);
-	AddSecret(pairs, opener, path, family);
+	auto manager = FileOpener::TryGetSecretManager(opener);
+	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
+	if (manager && transaction) {
+		auto secrets = manager->AllSecrets(*transaction);
+		if (!AddSecret(pairs, secrets, path, family)) {
+			AddUnmatchedSecrets(pairs, secrets, family);
+		}
+	}
 	if (opener) {
 		engine.settings.AddStoreSettings(pairs, *opener, family.settings_prefix);
 	}
 	return pairs;
+}
+
+bool CurrentOptions(DatabaseInstance &db, const string &path, const ps_pair *used, size_t count, Pairs &current) {
+	auto secrets = SecretManager::Get(db).AllSecrets(CommittedByNow(db));
+	if (!AddSecret(current, secrets, path, FamilyOf(path))) {
+		return false;
+	}
+	// The settings are those of the statement.
+	auto settings = StoreSettingNames();
+	for (size_t index = 0; index < count; index++) {
+		auto name = Text(used[index].key);
+		if (std::find(settings.begin(), settings.end(), name) != settings.end()) {
+			current.Add(name, Text(used[index].value));
+		}
+	}
+	return true;
 }
 
 bool IsDividedByScopes(optional_ptr<FileOpener> opener, const string &root) {

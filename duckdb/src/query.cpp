@@ -1,4 +1,5 @@
-// Decides when a query begins, ends, is armed and is given up. Uploads and requests are the engine's.
+// Decides when a query begins, and how it is given up. How its files end is in endings.cpp, how a connection tells it
+// of its statements in client_io.cpp. Uploads and requests are the engine's.
 #include "query.hpp"
 
 #include "options.hpp"
@@ -15,24 +16,44 @@ namespace penstock {
 
 namespace {
 
-constexpr const char *STATE_KEY = "penstock";
 constexpr const char *CLEANUP_DEADLINE_MS = "10000";
-
-thread_local idx_t task_token = 0;
 
 bool QueryInterrupted(void *query) {
 	return static_cast<Query *>(query)->IsInterrupted();
 }
 
+bool TellCurrentOptions(void *context, ps_str url, const ps_pair *used, size_t count, ps_option_fn add, void *into) {
+	auto &engine = *static_cast<Engine *>(context);
+	try {
+		Pairs current;
+		if (!engine.IsAlive() || !CurrentOptions(engine.db, Text(url), used, count, current)) {
+			return false;
+		}
+		for (size_t index = 0; index < current.Count(); index++) {
+			auto &pair = current.Data()[index];
+			add(into, pair.key, pair.value);
+		}
+		return true;
+	} catch (std::exception &) {
+		return false; // the refusal stands, which tells more
+	}
+}
+
+bool RunsStatement(ClientContext &client) {
+	auto &transaction = client.transaction;
+	return transaction.HasActiveTransaction() && transaction.GetActiveQuery() != MAXIMUM_QUERY_ID;
+}
+
 } // namespace
 
-Engine::Engine(DatabaseInstance &db) : db(db), settings(db) {
+Engine::Engine(DatabaseInstance &db) : db(db), settings(db), alive(db.shared_from_this()) {
 	Pairs initial;
 	for (auto &setting : InitialValues()) {
 		initial.Add(setting.first, setting.second.ToString());
 	}
 	ps_error *error = nullptr;
 	Check(ps_engine_new(initial.Data(), initial.Count(), &handle, &error), error);
+	ps_engine_renews_secrets(handle, TellCurrentOptions, this);
 	// A process may end while a statement runs: Python raises KeyboardInterrupt without stopping it, and nobody
 	// destroys a database that is in use.
 	static std::once_flag registered;
@@ -48,7 +69,8 @@ bool Engine::Serves(const string &path) {
 }
 
 Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
-    : engine(std::move(engine_p)), watches_context(bool(client)) {
+    : engine(std::move(engine_p)), watches_context(bool(client)),
+      phase(client && RunsStatement(*client) ? Phase::RUNNING : Phase::OUTSIDE) {
 	auto settings = engine->settings.Changed(client);
 	if (client) {
 		context = client->shared_from_this();
@@ -57,13 +79,16 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 	ps_error *error = nullptr;
 	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), QueryInterrupted, this, &handle, &error),
 	      error);
+	if (phase == Phase::RUNNING) {
+		ps_query_writes_each_name_once(handle);
+	}
 #if PENSTOCK_DUCKDB_2
 	ps_query_host_reads_ahead(handle);
 #endif
 }
 
 Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client, const char *request_deadline_ms)
-    : engine(std::move(engine_p)), watches_context(false) {
+    : engine(std::move(engine_p)), watches_context(false), phase(Phase::OUTSIDE) {
 	auto settings = engine->settings.Changed(client);
 	settings.Add("request_deadline_ms", request_deadline_ms);
 	ps_error *error = nullptr;
@@ -79,13 +104,8 @@ bool Query::IsInterrupted() const {
 		return false;
 	}
 	auto client = context.lock();
-	return !client || client->IsInterrupted();
-}
-
-void Query::Arm(bool unique) {
-	new_names_are_unique = unique;
-	barrier_passed = false;
-	armed = true;
+	// A file of a statement that succeeded may be closed with its connection, and is wanted.
+	return client ? client->IsInterrupted() : phase != Phase::SUCCEEDED;
 }
 
 void Query::EndsEarly() {
@@ -128,46 +148,6 @@ void Query::TellBounds() {
 	for (auto &bound : now) {
 		bound.second->Follow(*this);
 	}
-}
-
-void Query::Barrier() {
-	ps_error *error = nullptr;
-	Check(ps_query_barrier(handle, &error), error);
-	ThrowRemembered();
-	barrier_passed = true;
-}
-
-void Query::RememberFailure(ErrorData failure) {
-	lock_guard<mutex> guard(lock);
-	if (!remembered.HasError()) {
-		remembered = std::move(failure);
-	}
-}
-
-void Query::ThrowRemembered() {
-	lock_guard<mutex> guard(lock);
-	if (remembered.HasError()) {
-		remembered.Throw();
-	}
-}
-
-void Query::Abandon() {
-	if (!armed) {
-		return;
-	}
-	BeginCleanup();
-	Writers abandoned;
-	{
-		lock_guard<mutex> guard(lock);
-		abandoned = std::move(writers);
-		writers.clear();
-	}
-	Retract(abandoned);
-}
-
-void Query::Forget() {
-	lock_guard<mutex> guard(lock);
-	writers.clear();
 }
 
 void Query::BeginCleanup() {
@@ -241,104 +221,6 @@ shared_ptr<WriterState> Query::FindWriter(const string &path) {
 		}
 	}
 	return nullptr;
-}
-
-shared_ptr<ClientIo> ClientIo::Get(ClientContext &context, const shared_ptr<Engine> &engine) {
-	auto state = context.registered_state->GetOrCreate<ClientIo>(STATE_KEY, engine);
-	lock_guard<mutex> guard(state->lock);
-	if (state->context.expired()) {
-		state->Attach(context);
-	}
-	return state;
-}
-
-shared_ptr<ClientIo> ClientIo::Find(ClientContext &context) {
-	return context.registered_state->Get<ClientIo>(STATE_KEY);
-}
-
-shared_ptr<Query> ClientIo::Current() {
-	lock_guard<mutex> guard(lock);
-	if (!current) {
-		auto client = context.lock();
-		current = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>(client.get()));
-	}
-	return current;
-}
-
-void ClientIo::Adopt(ClientContext &client, const string &name, const string &value) {
-	auto settings = engine->settings.Changed(&client);
-	settings.Add(name, value);
-	ps_error *error = nullptr;
-	Check(ps_engine_adopt(engine->handle, settings.Data(), settings.Count(), &error), error);
-}
-
-shared_ptr<Query> ClientIo::CurrentIfAny() {
-	lock_guard<mutex> guard(lock);
-	return current;
-}
-
-idx_t ClientIo::TaskToken() {
-	return task_token;
-}
-
-void ClientIo::OnTaskStart(ClientContext &client) {
-	task_token++;
-	auto query = CurrentIfAny();
-	if (query) {
-		query->TaskBegins(client);
-	}
-}
-
-void ClientIo::OnTaskStop(ClientContext &) {
-	task_token++;
-}
-
-void ClientIo::QueryBegin(ClientContext &) {
-	// What was done outside a statement (binding a relation) does not count for this one.
-	lock_guard<mutex> guard(lock);
-	current.reset();
-}
-
-void ClientIo::QueryEnd(ClientContext &, optional_ptr<ErrorData> error) {
-	shared_ptr<Query> ended;
-	{
-		lock_guard<mutex> guard(lock);
-		ended = std::move(current);
-		current.reset();
-	}
-	if (!ended) {
-		return;
-	}
-	// DuckDB calls this outside any try block: nothing may escape.
-	try {
-		if (error && error->HasError()) {
-			ended->Abandon();
-		}
-		ended->Forget();
-		LogRequests(*ended);
-	} catch (...) { // NOLINT: the statement has its error already
-	}
-}
-
-void ClientIo::TransactionCommit(MetaTransaction &, ClientContext &) {
-	auto query = CurrentIfAny();
-	if (!query) {
-		return;
-	}
-	// The barrier operator has waited already; this catches a plan that DuckDB ran without it.
-	if (query->IsArmed() && !query->HasPassedBarrier()) {
-		query->Barrier();
-	}
-	query->ThrowRemembered();
-}
-
-Scope::Scope(const shared_ptr<Engine> &engine, optional_ptr<FileOpener> opener) {
-	auto context = FileOpener::TryGetClientContext(opener);
-	if (context) {
-		client = ClientIo::Get(*context, engine);
-	} else {
-		own = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>());
-	}
 }
 
 } // namespace penstock

@@ -1,5 +1,7 @@
-// Decides what a failed or forgotten write may leave behind: nothing.
+// Decides what a failed write may leave behind: nothing. When a file that ends is published is in endings.cpp.
 #include "writer.hpp"
+
+#include <exception>
 
 namespace penstock {
 
@@ -13,16 +15,28 @@ WriterState::WriterState(shared_ptr<Query> query_p, string path_p, Pairs options
 }
 
 void WriterState::Write(const void *data, idx_t size) {
-	lock_guard<mutex> guard(lock);
-	if (phase != Phase::OPEN) {
-		throw IOException("Cannot write to \"%s\": it was closed or given up already", path);
+	ErrorData failure;
+	{
+		lock_guard<mutex> guard(lock);
+		position += size;
+		if (failed || phase == Phase::ABORTED) {
+			return;
+		}
+		failure = phase == Phase::OPEN ? Send(data, size) : Refusal("Cannot write to", "it was closed already");
+		failed = failure.HasError();
 	}
+	if (failure.HasError()) {
+		query->Fail(failure, std::uncaught_exceptions() == 0);
+	}
+}
+
+ErrorData WriterState::Send(const void *data, idx_t size) {
 	ps_error *error = nullptr;
-	if (!ps_write(handle.get(), data, size, &error)) {
-		failed = true;
-		Raise(error);
-	}
-	position += size;
+	return ps_write(handle.get(), data, size, &error) ? ErrorData() : Caught(error);
+}
+
+ErrorData WriterState::Refusal(const char *what, const char *why) {
+	return ErrorData(IOException("%s \"%s\": %s", what, path, why));
 }
 
 idx_t WriterState::Position() {
@@ -30,22 +44,22 @@ idx_t WriterState::Position() {
 	return position;
 }
 
-void WriterState::Finish() {
+ErrorData WriterState::Finish(bool detached) {
 	lock_guard<mutex> guard(lock);
 	if (phase != Phase::OPEN) {
-		return;
+		return ErrorData();
 	}
-	auto finish = query->IsArmed() ? ps_writer_finish_detached : ps_writer_finish;
-	ps_error *error = nullptr;
 	if (failed) {
 		phase = Phase::ABORTED;
 		handle.reset();
-		throw IOException("Cannot close \"%s\": an earlier write to it failed, so it was given up", path);
+		return Refusal("Cannot close", "an earlier write to it failed, so it was given up");
 	}
+	auto finish = detached ? ps_writer_finish_detached : ps_writer_finish;
+	ps_error *error = nullptr;
 	bool finished = finish(handle.get(), &error);
 	// Whether something became visible is the engine's to know, also after a failure.
 	phase = Phase::FINISHED;
-	Check(finished, error);
+	return finished ? ErrorData() : Caught(error);
 }
 
 void WriterState::Abort() {
@@ -65,11 +79,6 @@ const ps_writer *WriterState::Retract() {
 bool WriterState::IsOpen() {
 	lock_guard<mutex> guard(lock);
 	return phase == Phase::OPEN;
-}
-
-bool WriterState::HasFailed() {
-	lock_guard<mutex> guard(lock);
-	return failed;
 }
 
 } // namespace penstock

@@ -84,6 +84,9 @@ inline void Check(bool succeeded, ps_error *const &error) {
 	}
 }
 
+//! The error of a call that returned false, for a place that must not throw. Frees it.
+ErrorData Caught(ps_error *error);
+
 //! For a call that returned false: true (and the error freed) when it is of this kind, else raised.
 bool IsKind(ps_error *error, ErrorKind kind);
 

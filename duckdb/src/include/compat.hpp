@@ -64,6 +64,14 @@ inline bool LookupSetting(FileOpener &opener, const string &name, Value &out) {
 	return bool(opener.TryGetCurrentSetting(Name(name), out));
 }
 
+//! Sees what is committed by now, which a transaction that runs does not.
+inline CatalogTransaction CommittedByNow(DatabaseInstance &db) {
+#if PENSTOCK_DUCKDB_2
+	return CatalogTransaction(db, MAX_TRANSACTION_ID, VisibilityBound::AllCommitted());
+#else
+	return CatalogTransaction(db, MAX_TRANSACTION_ID, TRANSACTION_ID_START);
+#endif
+}
 
 inline void SetRequestTimes(BaseRequest &request, timestamp_t start, int64_t duration_us) {
 #if PENSTOCK_DUCKDB_2

@@ -4,8 +4,6 @@
 #include "query.hpp"
 #include "writer.hpp"
 
-#include <thread>
-
 namespace penstock {
 
 //! What every open file of this file system can be asked.
@@ -59,7 +57,7 @@ private:
 class WriteHandle : public PenstockHandle {
 public:
 	WriteHandle(FileSystem &fs, const string &path, FlagsArg flags, shared_ptr<WriterState> writer);
-	//! Publishes if the code that opened the file simply left its scope; see the note in the source.
+	//! Ends the file as Close does: DuckDB writes some files without ever calling Close (schema.sql of EXPORT).
 	~WriteHandle() override;
 
 	void Close() override;
@@ -67,11 +65,10 @@ public:
 	shared_ptr<WriterState> writer;
 
 private:
-	bool LeavesItsScope() const;
+	bool IsUnwinding() const;
 
-	std::thread::id opened_by;
-	idx_t opened_in_task;
 	int exceptions_at_open;
+	bool is_closed = false;
 };
 
 } // namespace penstock

@@ -16,6 +16,9 @@ string RootOf(const string &path);
 //! All pairs of the secret with the longest matching scope, and of the settings of the path's family.
 Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path);
 
+//! The same for a statement that would begin now, given what a running one uses. False where no secret covers the path.
+bool CurrentOptions(DatabaseInstance &db, const string &path, const ps_pair *used, size_t count, Pairs &current);
+
 //! Whether the scope of some secret ends within a root, whose objects may have different secrets then.
 bool IsDividedByScopes(optional_ptr<FileOpener> opener, const string &root);
 

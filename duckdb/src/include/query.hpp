@@ -13,6 +13,20 @@ namespace penstock {
 class MovingBound;
 class WriterState;
 
+//! A failure that waits for a place that can throw.
+class KeptFailure {
+public:
+	//! Keeps the first; the later ones mostly follow from it.
+	void Keep(ErrorData failure);
+	//! Takes what is kept; without an error where nothing is.
+	ErrorData Take();
+	ErrorData Peek();
+
+private:
+	mutex lock;
+	ErrorData kept;
+};
+
 //! The engine of one database instance.
 class Engine {
 public:
@@ -28,6 +42,16 @@ public:
 	DatabaseInstance &db;
 	SettingValues settings;
 	Wraps wraps;
+	//! What failed after its connection was gone: the next statement of any connection fails.
+	KeptFailure late;
+
+	//! False once the database is being destroyed.
+	bool IsAlive() const {
+		return !alive.expired();
+	}
+
+private:
+	weak_ptr<DatabaseInstance> alive;
 };
 
 //! One statement, or one piece of work outside any statement.
@@ -41,29 +65,43 @@ public:
 	Query(const Query &) = delete;
 	Query &operator=(const Query &) = delete;
 
-	//! From now on closing a file may return before it is durable: a barrier ends this statement.
-	void Arm(bool new_names_are_unique);
+	//! The plan begins to run, with a barrier at its end. If armed, closing a file returns before it is durable.
+	void RunsBehindBarrier(bool armed, bool new_names_are_unique);
 	bool IsArmed() const {
 		return armed;
 	}
-	bool HasPassedBarrier() const {
-		return barrier_passed;
+	//! A COPY or EXPORT to our URLs.
+	bool HasBarrier() const {
+		return has_barrier;
 	}
 	//! The statement writes only names that nobody else has (COPY ... APPEND with UUIDs).
 	bool NewNamesAreUnique() const {
 		return new_names_are_unique;
 	}
-	//! Waits until every file closed so far is durable; throws what failed.
+	//! A file is closed, or dropped unclosed. Publishes it now or at the end of the statement, or gives it up. Never
+	//! throws what failed: the caller may be a destructor.
+	void Ends(const shared_ptr<WriterState> &writer, bool is_closed, bool is_unwinding);
+	//! A write or a close failed, perhaps in a destructor: the statement fails, or else the next one.
+	//! Throws only where it may, and where the file was opened outside any statement.
+	void Fail(const ErrorData &failure, bool may_throw);
+	//! Closes the gate: later files wait for their own upload. Waits for all; throws what failed.
 	void Barrier();
-	//! Keeps the failure of a place that cannot throw (a destructor) until the statement can.
-	void RememberFailure(ErrorData failure);
-	void ThrowRemembered();
-	//! After a failed statement: gives up what is under way and, if armed, takes back what was published.
+	//! Waits until every file that ended so far is durable; throws what failed.
+	void Settle();
+	//! The statement ended. Returns a failure that it could not tell.
+	ErrorData End(bool succeeded);
+	//! It was left before its barrier, without an error.
+	bool WasLeft() const {
+		return has_barrier && !barrier_passed;
+	}
+	//! Adds the failure of a file to the error of its statement, which may hide it.
+	void TellBeside(ErrorData &error);
+	//! After a failed statement: gives up what is under way. Of a COPY or EXPORT it takes back what was published.
 	void Abandon();
 	//! Gives up one file of a failed statement, and takes back what was published of it.
 	void Abandon(const shared_ptr<WriterState> &writer);
-	//! The statement ended: its writers hold it, and must not do so for ever.
-	void Forget();
+	//! The statement ended: its writers hold it, and must not do so for ever. Returns those still in use.
+	vector<weak_ptr<WriterState>> Forget();
 
 	void Track(const string &path, shared_ptr<WriterState> writer);
 	//! The last writer opened for this path in this statement, if any.
@@ -97,7 +135,13 @@ public:
 	shared_ptr<Logger> logger;
 
 private:
+	//! OUTSIDE any statement; RUNNING until the end of its statement.
+	enum class Phase : uint8_t { OUTSIDE, RUNNING, SUCCEEDED, FAILED };
+
 	void BeginCleanup();
+	//! Begins the uploads that were put off and waits for them, and for the detached ones where asked. Returns what
+	//! failed in this statement.
+	ErrorData Await(bool also_detached);
 	using Writers = vector<std::pair<string, shared_ptr<WriterState>>>;
 	//! Takes back what these made, and nothing that stood there before or that others wrote since.
 	void Retract(const Writers &batch);
@@ -106,17 +150,21 @@ private:
 	bool watches_context;
 	atomic<bool> armed {false};
 	atomic<bool> new_names_are_unique {false};
+	atomic<bool> has_barrier {false};
 	atomic<bool> barrier_passed {false};
 	atomic<bool> ends_early {false};
 	atomic<bool> rows_pass {false};
 	atomic<bool> has_bounds {false};
 	//! From a failure on: cleaning up after an interrupted statement must not be interrupted itself.
 	atomic<bool> cleaning_up {false};
+	atomic<Phase> phase;
 	mutex lock;
 	Writers writers;
+	//! Files that ended where the outcome of the statement was open.
+	vector<shared_ptr<WriterState>> put_off;
 	//! For removing; gives up sooner than the statement would.
 	shared_ptr<Query> cleanup;
-	ErrorData remembered;
+	KeptFailure failure;
 	vector<std::pair<string, shared_ptr<MovingBound>>> bounds;
 	//! The files of volumes that it reads, by path.
 	unordered_map<string, string> versions;
@@ -145,8 +193,14 @@ public:
 	//! SET gives this setting a value: its limit holds from now on, also for what no statement of ours begins
 	//! (what DuckDB spills).
 	void Adopt(ClientContext &client, const string &name, const string &value);
-	//! Changes whenever a task of the executor starts or stops on the calling thread.
-	static idx_t TaskToken();
+	//! True on a thread that runs a task of this connection's statement.
+	static bool RunsTaskOf(const ClientContext &client);
+	//! A file of an earlier statement failed: the next statement fails.
+	void FailsLater(const ErrorData &failure) {
+		late.Keep(failure);
+	}
+	//! True for a file of an earlier statement that failed, and whose writer still lives.
+	bool IsLeftOver(const string &path);
 
 	void QueryBegin(ClientContext &context) override;
 	void QueryEnd(ClientContext &context, optional_ptr<ErrorData> error) override;
@@ -157,9 +211,14 @@ public:
 
 private:
 	shared_ptr<Engine> engine;
+	void ThrowLate(const char *consequence);
+	void KeepLeftOver(const vector<weak_ptr<WriterState>> &in_use);
+
 	weak_ptr<ClientContext> context;
 	mutex lock;
 	shared_ptr<Query> current;
+	KeptFailure late;
+	vector<weak_ptr<WriterState>> left_over;
 };
 
 //! Where calls on a file go: the statement that runs now, or the query it was opened with.

@@ -10,17 +10,16 @@ public:
 	//! Opens the object; nothing is visible before Finish.
 	WriterState(shared_ptr<Query> query, string path, Pairs options, bool only_if_absent);
 
+	//! Takes the next bytes. After a failure it takes them and drops them: the failure is the statement's.
 	void Write(const void *data, idx_t size);
 	idx_t Position();
-	//! Publishes the object: durable on return, or after the barrier of an armed statement.
-	void Finish();
+	//! Publishes the object: durable on return, or after the barrier if detached. Returns what failed, if anything.
+	ErrorData Finish(bool detached);
 	//! Gives the object up unless it was finished.
 	void Abort();
 	//! Nothing more is written; the handle by which to take back what was made, null if there is nothing.
 	const ps_writer *Retract();
 	bool IsOpen();
-	//! True once a write has failed: such an object must never be published.
-	bool HasFailed();
 
 	const shared_ptr<Query> query;
 	const string path;
@@ -28,6 +27,9 @@ public:
 
 private:
 	enum class Phase : uint8_t { OPEN, FINISHED, ABORTED };
+
+	ErrorData Send(const void *data, idx_t size);
+	ErrorData Refusal(const char *what, const char *why);
 
 	mutex lock;
 	//! Kept when finished: the engine knows by it what became of the upload.

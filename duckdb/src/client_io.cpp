@@ -1,0 +1,159 @@
+// Tells a query when its statement begins, ends and commits, and the connection's next statement what came too late.
+#include "query.hpp"
+#include "writer.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+namespace {
+
+constexpr const char *STATE_KEY = "penstock";
+
+//! Whose task the calling thread runs, if any.
+thread_local const ClientContext *task_of = nullptr;
+
+} // namespace
+
+shared_ptr<ClientIo> ClientIo::Get(ClientContext &context, const shared_ptr<Engine> &engine) {
+	auto state = context.registered_state->GetOrCreate<ClientIo>(STATE_KEY, engine);
+	lock_guard<mutex> guard(state->lock);
+	if (state->context.expired()) {
+		state->Attach(context);
+	}
+	return state;
+}
+
+shared_ptr<ClientIo> ClientIo::Find(ClientContext &context) {
+	return context.registered_state->Get<ClientIo>(STATE_KEY);
+}
+
+shared_ptr<Query> ClientIo::Current() {
+	lock_guard<mutex> guard(lock);
+	if (!current) {
+		auto client = context.lock();
+		current = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>(client.get()));
+	}
+	return current;
+}
+
+void ClientIo::Adopt(ClientContext &client, const string &name, const string &value) {
+	auto settings = engine->settings.Changed(&client);
+	settings.Add(name, value);
+	ps_error *error = nullptr;
+	Check(ps_engine_adopt(engine->handle, settings.Data(), settings.Count(), &error), error);
+}
+
+shared_ptr<Query> ClientIo::CurrentIfAny() {
+	lock_guard<mutex> guard(lock);
+	return current;
+}
+
+bool ClientIo::RunsTaskOf(const ClientContext &client) {
+	return task_of == &client;
+}
+
+void ClientIo::OnTaskStart(ClientContext &client) {
+	task_of = &client;
+	auto query = CurrentIfAny();
+	if (query) {
+		query->TaskBegins(client);
+	}
+}
+
+void ClientIo::OnTaskStop(ClientContext &) {
+	task_of = nullptr;
+}
+
+bool ClientIo::IsLeftOver(const string &path) {
+	lock_guard<mutex> guard(lock);
+	return std::any_of(left_over.begin(), left_over.end(), [&](const weak_ptr<WriterState> &left) {
+		auto writer = left.lock();
+		return writer && writer->path == path;
+	});
+}
+
+void ClientIo::KeepLeftOver(const vector<weak_ptr<WriterState>> &in_use) {
+	lock_guard<mutex> guard(lock);
+	auto is_gone = [](const weak_ptr<WriterState> &left) { return left.expired(); };
+	left_over.erase(std::remove_if(left_over.begin(), left_over.end(), is_gone), left_over.end());
+	left_over.insert(left_over.end(), in_use.begin(), in_use.end());
+}
+
+void ClientIo::ThrowLate(const char *consequence) {
+	for (auto kept : {&late, &engine->late}) {
+		auto failure = kept->Take();
+		if (failure.HasError()) {
+			throw IOException("A file that an earlier statement wrote is lost, since it was closed after that "
+			                  "statement had ended: %s. %s",
+			                  failure.RawMessage(), consequence);
+		}
+	}
+}
+
+void ClientIo::QueryBegin(ClientContext &) {
+	{
+		// What was done outside a statement (binding a relation) does not count for this one.
+		lock_guard<mutex> guard(lock);
+		current.reset();
+	}
+	ThrowLate("Write that file again. This statement was not run: run it again, too");
+}
+
+void ClientIo::QueryEnd(ClientContext &, optional_ptr<ErrorData> error) {
+	shared_ptr<Query> ended;
+	{
+		lock_guard<mutex> guard(lock);
+		ended = std::move(current);
+		current.reset();
+	}
+	if (!ended) {
+		return;
+	}
+	// DuckDB calls this outside any try block: nothing may escape.
+	try {
+		bool has_error = error && error->HasError();
+		bool succeeded = !has_error && !ended->WasLeft();
+		auto untold = ended->End(succeeded);
+		if (has_error) {
+			ended->TellBeside(*error);
+		}
+		if (succeeded) {
+			late.Keep(untold);
+		} else {
+			ended->Abandon();
+		}
+		auto in_use = ended->Forget();
+		if (!succeeded) {
+			KeepLeftOver(in_use);
+		}
+	} catch (...) { // NOLINT: the statement has its error already
+	}
+	try {
+		LogRequests(*ended);
+	} catch (...) { // NOLINT
+	}
+}
+
+void ClientIo::TransactionCommit(MetaTransaction &, ClientContext &) {
+	auto query = CurrentIfAny();
+	if (query) {
+		// The operator has waited already. This catches a plan that DuckDB ran without it, and files that ended late.
+		query->Barrier();
+	}
+	// An error here takes back what a COPY wrote, so after one the next statement tells.
+	if (!query || !query->HasBarrier()) {
+		ThrowLate("Write that file again. This statement itself was carried out");
+	}
+}
+
+Scope::Scope(const shared_ptr<Engine> &engine, optional_ptr<FileOpener> opener) {
+	auto context = FileOpener::TryGetClientContext(opener);
+	if (context) {
+		client = ClientIo::Get(*context, engine);
+	} else {
+		own = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>());
+	}
+}
+
+} // namespace penstock
