@@ -23,6 +23,7 @@ from lanes import Job, Result, run_stage, tell
 ROOT = Path(__file__).resolve().parents[1]
 CARGO = ("cargo", "test", "--workspace", "--locked", "--quiet")
 LONG = {
+    "crates/engine test faults": 60,
     "crates/engine test scans": 30,
     "crates/engine test side_by_side": 30,
     "crates/device test volume": 20,

@@ -20,14 +20,19 @@ pub(crate) struct Attempts {
     failed: u32,
     /// When the present run of failures that are retried only briefly began, and its length.
     brief: Option<(Instant, u32)>,
-    /// Bytes arrived since the last failure: the clock starts with the next one, since the caller
-    /// may take its time between two reads.
+    /// Enough bytes arrived since the clock started: it starts anew with the next failure.
     progressed: bool,
+    /// How many have arrived since.
+    arrived_bytes: u64,
     /// Why the attempt before failed.
     last: Option<Error>,
     /// How often the store's credentials had been replaced before this attempt.
     renewals: u64,
 }
+
+/// Fewest bytes in a deadline with which a read goes on that breaks off time and again. Else a
+/// server that breaks each answer after a few bytes would be asked for ever.
+const PROGRESS_BYTES_MIN: u64 = 64 << 10;
 
 /// What is told of an attempt that the deadline cut short.
 const NO_ANSWER: &str = "no answer before request_deadline_ms";
@@ -43,18 +48,27 @@ impl Attempts {
             failed: 0,
             brief: None,
             progressed: false,
+            arrived_bytes: 0,
             last: None,
             renewals: at.mount.renewals(),
         }
     }
 
-    /// The request waited for its turn before it was sent: that is not the store's fault.
+    /// The request waited for its turn, or its answer for the reader: that is not the store's
+    /// fault.
     pub fn excuse(&mut self, waited: Duration) {
         self.started += waited;
     }
 
-    /// Bytes arrived: what comes next has the whole deadline again.
-    pub fn progressed(&mut self) {
+    /// Bytes arrived: once they are enough, what comes next has the whole deadline again.
+    pub fn arrived(&mut self, bytes: u64) {
+        self.arrived_bytes = self.arrived_bytes.saturating_add(bytes);
+        self.progressed |= self.arrived_bytes >= PROGRESS_BYTES_MIN;
+        self.brief = None;
+    }
+
+    /// Nobody waited for a while: what comes next has the whole deadline again.
+    pub fn rested(&mut self) {
         self.progressed = true;
     }
 
@@ -68,6 +82,7 @@ impl Attempts {
     /// What was asked for came, if slowly: the next request has the whole deadline.
     pub fn restart(&mut self) {
         self.progressed = false;
+        self.arrived_bytes = 0;
         self.started = Instant::now();
         self.failed = 0;
         self.brief = None;

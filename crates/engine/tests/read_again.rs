@@ -61,6 +61,33 @@ async fn an_object_replaced_between_break_and_resume_is_not_mixed() {
     assert_eq!(result.unwrap_err().kind(), Kind::Conflict);
 }
 
+/// Else a server that breaks each answer after a few bytes would be asked for hours.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_breaks_after_a_few_bytes_each_time_ends_at_the_deadline() {
+    let settings = [("request_deadline_ms", "20000"), ("retry_max_ms", "1000")];
+    for (broken_bytes, is_read) in [(7, false), (70_000, true)] {
+        let bench = Bench::with(Scripted::new(), &settings);
+        let data = pattern(8 * MIB);
+        bench.store.place("a.csv", data.clone()).await;
+        let query = bench.query();
+        let reader = query.open(&bench.at("a.csv"), &Known::NOTHING).await.unwrap();
+        for _ in 0..2000 {
+            bench.store.fail("get", Fault::CutBody(broken_bytes));
+        }
+        let (began, mut buf) = (tokio::time::Instant::now(), vec![0; 7 * MIB]);
+        let result = reader.read_at(&query, &mut buf, MIB as u64).await;
+        match result {
+            Ok(()) => assert!(is_read && buf == data[MIB..]),
+            Err(error) => {
+                assert!(!is_read, "{error}");
+                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+                assert!(error.to_string().contains("gave up after"), "{error}");
+                assert!(began.elapsed() <= Duration::from_secs(20), "{:?}", began.elapsed());
+            }
+        }
+    }
+}
+
 /// A gateway's client that stops reading for an hour is no failure of the store.
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_takes_its_time_may_still_resume() {
@@ -72,6 +99,8 @@ async fn a_reader_that_takes_its_time_may_still_resume() {
     let request = GetRequest::default();
     let mut stream = query.get(&bench.at("a.bin"), request).await.unwrap();
     let mut all = vec![0; MIB];
+    // Nor is one that begins to read an hour after it was answered.
+    tokio::time::advance(Duration::from_secs(3600)).await;
     let first = stream.read(&mut all).await.unwrap();
     assert_eq!(first, 1000);
     tokio::time::advance(Duration::from_secs(3600)).await;

@@ -336,28 +336,28 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
         let opened = query.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(&at.id()).and_then(|cell| cell.get().map(|opened| opened.meta.clone()))
     };
-    let is_opened = opened.is_some() && !query.asks_always();
+    let opened = opened.filter(|_| !query.asks_always());
     let validity = query.validity(Validation::Time);
-    match (opened.filter(|_| is_opened), query.engine.metadata.get(at, validity)) {
-        (Some(meta), _) | (None, Remembered::Fresh(meta)) => {
-            query.scope.count(Metric::MetadataHits, 1);
-            Ok(meta)
-        }
-        _ if query.asks_always() => {
-            query.scope.count(Metric::MetadataMisses, 1);
-            ask(query, at).await
-        }
-        _ => {
-            let cell = {
-                let mut told = query.told.lock().unwrap_or_else(PoisonError::into_inner);
-                Arc::clone(told.entry(at.id()).or_default())
-            };
-            let is_told = cell.initialized();
-            let metric = if is_told { Metric::MetadataHits } else { Metric::MetadataMisses };
-            query.scope.count(metric, 1);
-            cell.get_or_try_init(|| ask(query, at)).await.cloned()
-        }
+    let known = opened.or_else(|| match query.engine.metadata.get(at, validity) {
+        Remembered::Fresh(meta) => Some(meta),
+        Remembered::Stale(_) | Remembered::Nothing => None,
+    });
+    // A read whose answer came in chunks told no size; the store may tell it where it is asked.
+    if let Some(meta) = known.filter(|meta| meta.size_bytes.is_some()) {
+        query.scope.count(Metric::MetadataHits, 1);
+        return Ok(meta);
     }
+    if query.asks_always() {
+        query.scope.count(Metric::MetadataMisses, 1);
+        return ask(query, at).await;
+    }
+    let cell = {
+        let mut told = query.told.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(told.entry(at.id()).or_default())
+    };
+    let is_told = cell.initialized();
+    query.scope.count(if is_told { Metric::MetadataHits } else { Metric::MetadataMisses }, 1);
+    cell.get_or_try_init(|| ask(query, at)).await.cloned()
 }
 
 /// One HEAD.

@@ -38,6 +38,8 @@ pub struct Stream {
     pub(super) mark: Option<Mark>,
     ranges: Ranges,
     attempts: Attempts,
+    /// When the last read ended: until the next one nobody waits for the store.
+    left_at: Option<Instant>,
     /// How fast it comes.
     stretch: Stretch,
 }
@@ -123,6 +125,7 @@ impl Stream {
             mark: None,
             ranges: response.ranges,
             attempts,
+            left_at: Some(Instant::now()),
             stretch: Stretch::default(),
         }
     }
@@ -148,6 +151,7 @@ impl Stream {
             mark: None,
             ranges: Ranges::Served,
             attempts: Attempts::new(query, "GET", at),
+            left_at: Some(Instant::now()),
             stretch: Stretch::default(),
         }
     }
@@ -215,7 +219,7 @@ impl Stream {
 
     /// Nobody read it for a while: what fails next has the whole deadline again.
     pub(super) fn rested(&mut self) {
-        self.attempts.progressed();
+        self.attempts.rested();
     }
 
     /// The next bytes, at most `most`, as a piece of a file that is in the kernel's cache, for a
@@ -227,8 +231,9 @@ impl Stream {
         }
         let left = self.body_end - self.next;
         let piece = self.body.as_mut()?.take_cached(most.min(left))?;
-        self.next += piece.range.end - piece.range.start;
-        self.attempts.progressed();
+        let bytes = piece.range.end - piece.range.start;
+        self.next += bytes;
+        self.attempts.arrived(bytes);
         Some(piece)
     }
 
@@ -248,6 +253,15 @@ impl Stream {
 
     /// As [`Stream::read`], inside a verb.
     pub(crate) async fn read_some(&mut self, buf: &mut [u8]) -> Result<usize> {
+        if let Some(left_at) = self.left_at.take() {
+            self.attempts.excuse(left_at.elapsed());
+        }
+        let result = self.read_next(buf).await;
+        self.left_at = Some(Instant::now());
+        result
+    }
+
+    async fn read_next(&mut self, buf: &mut [u8]) -> Result<usize> {
         let left = usize::try_from(self.range.end - self.next).unwrap_or(usize::MAX);
         let want = buf.len().min(left);
         if want == 0 {
@@ -283,7 +297,6 @@ impl Stream {
                     let start = self.next;
                     self.came(count);
                     arrived::count(count as u64);
-                    self.attempts.progressed();
                     let end = self.body_end;
                     let is_last = self.next == end;
                     let is_trickle = self.is_trickle(count as u64, millis(asked.elapsed()));
@@ -311,6 +324,7 @@ impl Stream {
     /// Takes note of bytes that are given to who reads.
     fn came(&mut self, count: usize) {
         self.next += count as u64;
+        self.attempts.arrived(count as u64);
         if self.next >= self.range.end
             && let Some(mark) = self.mark.take()
         {

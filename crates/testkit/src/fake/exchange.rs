@@ -1,8 +1,9 @@
 //! One connection, exchange by exchange: read a head, let faults strike, serve, answer.
 
 use super::admin;
-use super::data::{Data, Piece};
-use super::fault::{Action, FaultSpec};
+use super::bend::{Then, bend, latency, send};
+use super::data::Data;
+use super::fault::{Action, CONNECT, FaultSpec};
 use super::http::wire::Wire;
 use super::http::{BodyReader, Request, Response};
 use super::refusal::Refusal;
@@ -12,9 +13,9 @@ use super::{azure, s3};
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::net::TcpStream;
-use tokio::time::{Instant as Moment, sleep, sleep_until};
+use tokio::time::{sleep, sleep_until};
 
 /// What a request is about, before anything is read or done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +31,18 @@ pub struct Target {
 /// How an exchange ends.
 enum End {
     Answer(Response),
+    Close,
     Reset,
 }
 
 /// Serves a connection until either side ends it.
 pub async fn serve(server: Arc<Server>, stream: TcpStream, serial: u64) {
     let mut wire = Wire::new(stream, server.link.clone(), server.stats.counters.clone(), serial);
+    match refuse_connection(&server).await {
+        None => {}
+        Some(Action::Close) => return wire.finish().await,
+        Some(_) => return wire.reset(),
+    }
     let mut first = true;
     loop {
         let request = match wire.read_head().await {
@@ -60,6 +67,20 @@ pub async fn serve(server: Arc<Server>, stream: TcpStream, serial: u64) {
         }
         first = false;
     }
+}
+
+/// The fault that ends a connection before its first request.
+async fn refuse_connection(server: &Server) -> Option<Action> {
+    for fault in server.faults.strike("CONNECT", CONNECT, "") {
+        if let Action::Stall(longest) = &fault.action {
+            sleep(*longest).await;
+        }
+        if matches!(fault.action, Action::Reset | Action::Close | Action::Stall(_)) {
+            server.faults.took_effect(&fault.action);
+            return Some(fault.action);
+        }
+    }
+    None
 }
 
 async fn administer(server: &Server, wire: &mut Wire, request: &Request) -> io::Result<()> {
@@ -107,14 +128,22 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
         total_us: 0,
         connection: request.connection,
     };
-    let End::Answer(mut answer) = end else {
-        server.stats.answering(begun, record);
-        wire.reset();
-        return None;
+    let mut answer = match end {
+        End::Answer(answer) => answer,
+        End::Close => {
+            server.stats.answering(begun, record);
+            wire.finish().await;
+            return None;
+        }
+        End::Reset => {
+            server.stats.answering(begun, record);
+            wire.reset();
+            return None;
+        }
     };
     let ready = body.finish().await;
     record.bytes_in = body.received;
-    let cut = alter(&mut answer, &faults);
+    let shape = bend(&mut answer, &faults, &server.faults);
     let keep = ready && request.keep_alive && !answer.close;
     wait_for_link(server, &wire, first).await;
     if let Some(more) = latency(&faults) {
@@ -122,19 +151,14 @@ async fn exchange(server: &Server, mut wire: Wire, request: &Request, first: boo
     }
     record.status = answer.status;
     let place = server.stats.answering(begun, record);
-    let told = send(&mut wire, &answer, keep, &faults, cut).await;
-    server.stats.answered(place, told.as_ref().copied().unwrap_or(0));
-    match (told, cut, keep) {
-        (Ok(_), None, true) => Some(wire),
-        (Ok(_), None, false) => {
-            wire.finish().await;
-            None
-        }
-        _ => {
-            wire.reset();
-            None
-        }
+    let sent = send(&mut wire, &answer, keep, &shape).await;
+    server.stats.answered(place, sent.as_ref().map_or(0, |sent| sent.body_bytes));
+    match sent.map_or(Then::Reset, |sent| sent.then) {
+        Then::GoOn => return Some(wire),
+        Then::Close => wire.finish().await,
+        Then::Reset => wire.reset(),
     }
+    None
 }
 
 /// The request's effect and answer, unless a fault takes its place.
@@ -146,44 +170,71 @@ async fn serve_with_faults(
     faults: &[FaultSpec],
 ) -> End {
     let mut request = std::borrow::Cow::Borrowed(request);
-    let mut lost = false;
+    let mut lost = None;
     for fault in faults {
+        if let Some(end) = in_place(server, &request, body, fault).await {
+            server.faults.took_effect(&fault.action);
+            return end;
+        }
         match &fault.action {
-            Action::Reset => return End::Reset,
-            Action::ResetUpload(bytes) => {
-                body.cut_after = Some(*bytes);
-                // Whether the body was that long or not, the connection is cut.
-                let _ = body.read_all().await;
-                return End::Reset;
+            Action::IgnoreRange if request.range().is_some() => {
+                request.to_mut().ignores_range = true;
+                server.faults.took_effect(&fault.action);
             }
-            Action::Stall(longest) => {
-                sleep(*longest).await;
-                return End::Reset;
+            Action::Replace => {
+                replace(server, target);
+                server.faults.took_effect(&fault.action);
             }
-            Action::Status(status) => {
-                return instead(&request, status_answer(server, *status, fault));
-            }
-            Action::Html(status) => return instead(&request, html(*status)),
-            Action::ErrorIn200 => {
-                let refusal =
-                    Refusal::new(200, "InternalError", "We encountered an internal error");
-                return instead(&request, refusal.s3(&request.path));
-            }
-            Action::IgnoreRange => request.to_mut().ignores_range = true,
-            Action::Replace => replace(server, target),
-            Action::LostAnswer => lost = true,
+            Action::LostAnswer => lost = Some(&fault.action),
             _ => {}
         }
     }
-    let empty_page = faults.iter().any(|fault| fault.action == Action::EmptyPage);
-    let served = match server.protocol {
-        Protocol::S3 => s3::serve(server, &request, target, body, empty_page).await,
-        Protocol::Azure => azure::serve(server, &request, target, body, empty_page).await,
-    };
-    match served {
-        Ok(answer) if !lost => End::Answer(answer),
-        _ => End::Reset,
+    let empty_page = faults.iter().find(|fault| fault.action == Action::EmptyPage);
+    if let Some(fault) = empty_page.filter(|_| target.operation.starts_with("List")) {
+        server.faults.took_effect(&fault.action);
     }
+    let served = match server.protocol {
+        Protocol::S3 => s3::serve(server, &request, target, body, empty_page.is_some()).await,
+        Protocol::Azure => azure::serve(server, &request, target, body, empty_page.is_some()).await,
+    };
+    match (served, lost) {
+        (Ok(answer), None) => End::Answer(answer),
+        (Ok(_), Some(action)) => {
+            server.faults.took_effect(action);
+            End::Reset
+        }
+        (Err(_), _) => End::Reset,
+    }
+}
+
+/// What a fault does in the place of serving the request.
+async fn in_place(
+    server: &Server,
+    request: &Request,
+    body: &mut BodyReader<'_>,
+    fault: &FaultSpec,
+) -> Option<End> {
+    Some(match &fault.action {
+        Action::Reset => End::Reset,
+        Action::Close => End::Close,
+        Action::ResetUpload(bytes) => {
+            body.cut_after = Some(*bytes);
+            // Whether the body was that long or not, the connection is cut.
+            let _ = body.read_all().await;
+            End::Reset
+        }
+        Action::Stall(longest) => {
+            sleep(*longest).await;
+            End::Reset
+        }
+        Action::Status(status) => instead(request, status_answer(server, *status, fault)),
+        Action::Html(status) => instead(request, html(*status)),
+        Action::ErrorIn200 => {
+            let refusal = Refusal::new(200, "InternalError", "We encountered an internal error");
+            instead(request, refusal.s3(&request.path))
+        }
+        _ => return None,
+    })
 }
 
 fn status_answer(server: &Server, status: u16, fault: &FaultSpec) -> Response {
@@ -232,51 +283,6 @@ fn replace(server: &Server, target: &Target) {
     });
 }
 
-/// Bends the answer; returns after how many body bytes the connection is cut.
-fn alter(answer: &mut Response, faults: &[FaultSpec]) -> Option<u64> {
-    let mut cut = None;
-    for fault in faults {
-        let len = answer.body.len();
-        match fault.action {
-            Action::Cut(bytes) => cut = Some(bytes.min(len)),
-            Action::Truncate(bytes) => answer.body = answer.body.slice(0, bytes.min(len)),
-            Action::LieLength(by) => answer.length_told = Some(len.saturating_add_signed(by)),
-            Action::WrongRange(by) => shift_range(answer, by),
-            Action::Corrupt(at) if at < len => {
-                if let Some(Piece::Memory(byte)) = answer.body.slice(at, at + 1).0.first() {
-                    let mut bent = answer.body.slice(0, at);
-                    bent.extend(&Data::from(Bytes::from(vec![!byte[0]])));
-                    bent.extend(&answer.body.slice(at + 1, len));
-                    answer.body = bent;
-                }
-            }
-            _ => {}
-        }
-    }
-    cut
-}
-
-fn shift_range(answer: &mut Response, by: i64) {
-    let shifted = answer.header("Content-Range").and_then(|value| {
-        let (range, size) = value.strip_prefix("bytes ")?.split_once('/')?;
-        let (first, last) = range.split_once('-')?;
-        let first = first.parse::<u64>().ok()?.saturating_add_signed(by);
-        let last = last.parse::<u64>().ok()?.saturating_add_signed(by);
-        Some(format!("bytes {first}-{last}/{size}"))
-    });
-    if let Some(shifted) = shifted {
-        answer.replace_header("Content-Range", shifted);
-    }
-}
-
-/// What faults add to the link's.
-fn latency(faults: &[FaultSpec]) -> Option<Duration> {
-    faults.iter().fold(None, |sum: Option<Duration>, fault| match fault.action {
-        Action::Latency(more) => Some(sum.unwrap_or_default() + more),
-        _ => sum,
-    })
-}
-
 async fn wait_for_link(server: &Server, wire: &Wire, first: bool) {
     let mut wait = server.link.options.latency;
     if first {
@@ -285,41 +291,6 @@ async fn wait_for_link(server: &Server, wire: &Wire, first: bool) {
     if !wait.is_zero() {
         sleep_until(wire.last_read + wait).await;
     }
-}
-
-/// Sends an answer; returns the number of body bytes sent.
-async fn send(
-    wire: &mut Wire,
-    answer: &Response,
-    keep: bool,
-    faults: &[FaultSpec],
-    cut: Option<u64>,
-) -> io::Result<u64> {
-    let body = match cut {
-        Some(bytes) => answer.body.slice(0, bytes),
-        None => answer.body.clone(),
-    };
-    let pace = faults.iter().find_map(|fault| match fault.action {
-        Action::Slow(bytes_per_s) => Some(bytes_per_s),
-        _ => None,
-    });
-    let head = answer.head(keep);
-    let Some(bytes_per_s) = pace else {
-        wire.send_answer(head, &body.0).await?;
-        return Ok(body.len());
-    };
-    wire.send_answer(head, &[]).await?;
-    // A tenth of a second's bytes a step: slow enough to be seen, fast enough to be steady.
-    let step = (bytes_per_s / 10).max(1);
-    let begun = Moment::now();
-    let mut sent = 0;
-    while sent < body.len() {
-        let end = (sent + step).min(body.len());
-        sleep_until(begun + Duration::from_secs_f64(end as f64 / bytes_per_s as f64)).await;
-        wire.send_answer(Vec::new(), &body.slice(sent, end).0).await?;
-        sent = end;
-    }
-    Ok(sent)
 }
 
 fn asked_range(request: &Request) -> String {

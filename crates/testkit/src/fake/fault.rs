@@ -8,6 +8,7 @@ mod parse;
 
 pub use parse::HELP;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -21,6 +22,8 @@ pub enum Action {
     Reset,
     /// Cut the connection after so many bytes of the request's body; nothing takes effect.
     ResetUpload(u64),
+    /// Close the connection in order before the head of the answer; nothing takes effect.
+    Close,
     /// Say nothing for so long, then cut the connection; nothing takes effect.
     Stall(Duration),
     /// Answer this status with a page of HTML, as a captive proxy does; nothing takes effect.
@@ -49,6 +52,57 @@ pub enum Action {
     Slow(u64),
     /// Flip the bits of one byte of the body.
     Corrupt(u64),
+    /// Do what was asked, then answer bytes that are no HTTP.
+    Garbage,
+    /// Do what was asked, then cut the connection after so many bytes of the head.
+    CutHead(u64),
+    /// Tell the truth in the head, then say nothing more after so many bytes of the body.
+    Hang(u64),
+    /// Send the body in chunks; the size of the chunk after so many bytes is no number.
+    BadChunk(u64),
+    /// Send the body in chunks, and close the connection in order after so many bytes.
+    CutChunk(u64),
+    /// Tell the length twice: the true one, and one that is larger by so much.
+    TwoLengths(u64),
+    /// Leave a header line of the answer out.
+    Without(String),
+}
+
+/// The operation under which a connection is struck as it is accepted, before any request. Only
+/// faults that name it are for it.
+pub const CONNECT: &str = "Connect";
+
+impl Action {
+    /// Its name in the text form.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Action::Status(_) => "status",
+            Action::Reset => "reset",
+            Action::ResetUpload(_) => "reset-upload",
+            Action::Close => "close",
+            Action::Stall(_) => "stall",
+            Action::Html(_) => "html",
+            Action::ErrorIn200 => "error-200",
+            Action::IgnoreRange => "ignore-range",
+            Action::Replace => "replace",
+            Action::EmptyPage => "empty-page",
+            Action::Latency(_) => "latency",
+            Action::LostAnswer => "lost-answer",
+            Action::Cut(_) => "cut",
+            Action::Truncate(_) => "truncate",
+            Action::LieLength(_) => "lie-length",
+            Action::WrongRange(_) => "wrong-range",
+            Action::Slow(_) => "slow",
+            Action::Corrupt(_) => "corrupt",
+            Action::Garbage => "garbage",
+            Action::CutHead(_) => "cut-head",
+            Action::Hang(_) => "hang",
+            Action::BadChunk(_) => "bad-chunk",
+            Action::CutChunk(_) => "cut-chunk",
+            Action::TwoLengths(_) => "two-lengths",
+            Action::Without(_) => "without",
+        }
+    }
 }
 
 /// One fault: the action and the requests it is for.
@@ -95,7 +149,7 @@ impl FaultSpec {
 
     fn is_for(&self, method: &str, operation: &str, key: &str, credential: &str) -> bool {
         self.method.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(method))
-            && self.operation.as_deref().is_none_or(|wanted| wanted == operation)
+            && self.operation.as_deref().map_or(operation != CONNECT, |wanted| wanted == operation)
             && self.key.as_deref().is_none_or(|pattern| glob(pattern.as_bytes(), key.as_bytes()))
             && self.credential.as_deref().is_none_or(|text| credential.contains(text))
     }
@@ -112,6 +166,8 @@ struct Armed {
 struct State {
     armed: Vec<Armed>,
     random: u64,
+    /// How often each action changed what a client met.
+    injected: BTreeMap<&'static str, u64>,
 }
 
 /// The faults of one server; they can be changed while it runs.
@@ -143,7 +199,7 @@ impl FaultPlan {
     /// Arms faults; the same seed and the same requests in the same order meet the same faults.
     pub fn new(faults: Vec<FaultSpec>, seed: u64) -> Self {
         let armed = faults.into_iter().map(Armed::from).collect();
-        let state = Mutex::new(State { armed, random: seed });
+        let state = Mutex::new(State { armed, random: seed, injected: BTreeMap::new() });
         FaultPlan { state, disarmed: watch::Sender::default() }
     }
 
@@ -172,6 +228,17 @@ impl FaultPlan {
         self.state().armed.iter().map(|armed| armed.fired).collect()
     }
 
+    /// Counts a fault that changed what a client meets: one that struck a request to which it does
+    /// not apply, such as a wrong range of an upload, is not counted.
+    pub fn took_effect(&self, action: &Action) {
+        *self.state().injected.entry(action.name()).or_default() += 1;
+    }
+
+    /// How often each action took effect since the start, by its name.
+    pub fn injected(&self) -> BTreeMap<&'static str, u64> {
+        self.state().injected.clone()
+    }
+
     /// The faults that strike this request. Its credential is what it was signed with, as sent:
     /// headers and query.
     pub fn strike(
@@ -182,7 +249,7 @@ impl FaultPlan {
         credential: &str,
     ) -> Vec<FaultSpec> {
         let mut state = self.state();
-        let State { armed, random } = &mut *state;
+        let State { armed, random, .. } = &mut *state;
         let mut struck = Vec::new();
         let is_for = |fault: &&mut Armed| fault.spec.is_for(method, operation, key, credential);
         for fault in armed.iter_mut().filter(is_for) {
@@ -270,6 +337,15 @@ mod tests {
         }
         assert_eq!(hits, [false, true, true, false, false]);
         assert_eq!(plan.fired(), [2]);
+    }
+
+    #[test]
+    fn a_connection_is_struck_only_by_a_fault_that_names_it() {
+        let plan = FaultPlan::new(vec!["reset".parse().unwrap()], 0);
+        assert!(plan.strike("CONNECT", CONNECT, "").is_empty());
+        plan.add("close,op=Connect".parse().unwrap());
+        assert_eq!(plan.strike("CONNECT", CONNECT, "").len(), 1);
+        assert_eq!(plan.strike("GET", "GetObject", "k").len(), 1);
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@
 
 pub mod admin;
 pub mod azure;
+pub mod bend;
 pub mod clock;
 pub mod codec;
 pub mod conditions;

@@ -174,6 +174,11 @@ impl FakeHandle {
         self.server.stats.requests()
     }
 
+    /// Requests whose answers have not been sent yet.
+    pub fn in_flight(&self) -> u64 {
+        self.server.stats.in_flight()
+    }
+
     /// Forgets everything counted.
     pub fn reset_stats(&self) {
         self.server.stats.reset();

@@ -130,6 +130,11 @@ impl Stats {
         InFlight(self)
     }
 
+    /// Requests whose answers have not been sent yet.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
     /// Microseconds since the start or the last reset.
     pub fn since_begin(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.log().begin).as_micros() as u64

@@ -186,6 +186,54 @@ fn faults_that_bend_the_answer() {
 }
 
 #[test]
+fn faults_that_end_the_answer() {
+    let (fake, bytes) = s3_with_object();
+    let strike = |fault: &str| {
+        fake.faults().clear();
+        fake.fault(&format!("{fault},op=GetObject,times=1"));
+        let mut raw = Raw::connect(fake.address()).impatient();
+        raw.ask("GET", "/bucket/key", "", b"")
+    };
+    for nothing in ["close", "cut-head=30"] {
+        assert!(strike(nothing).is_none(), "{nothing}");
+    }
+    let hung = strike("hang=10").unwrap();
+    assert_eq!((hung.whole, &hung.body[..]), (false, &bytes[..10]));
+    let told_twice = strike("two-lengths=7").unwrap();
+    assert!(told_twice.head.contains("Content-Length: 1000\r\nContent-Length: 1007"));
+    let untold = strike("without=ETag").unwrap();
+    assert_eq!((untold.header("ETag"), &untold.body), (None, &bytes));
+    let unframed = strike("without=content-length").unwrap();
+    assert_eq!(unframed.header("Content-Length"), None);
+    assert_eq!(unframed.header("Connection"), Some("close"));
+    for chunked in ["cut-chunk=10", "bad-chunk=10"] {
+        let answer = strike(chunked).unwrap();
+        assert_eq!(answer.header("Transfer-Encoding"), Some("chunked"), "{chunked}");
+    }
+    // A connection is struck before its first request.
+    fake.faults().clear();
+    fake.fault("close,op=Connect,times=1");
+    assert!(get(&fake, "").is_none());
+    assert_eq!(get(&fake, "").unwrap().body, bytes);
+}
+
+/// What strikes a request to which it does not apply is no fault that a client met.
+#[test]
+fn only_faults_that_took_effect_are_counted_as_injected() {
+    let (fake, _) = s3_with_object();
+    for fault in ["wrong-range=+5", "cut=5000", "empty-page", "ignore-range", "hang=1000"] {
+        fake.fault(fault);
+    }
+    get(&fake, "");
+    assert!(fake.faults().injected().is_empty(), "{:?}", fake.faults().injected());
+    assert_eq!(fake.faults().fired(), [1; 5]);
+    fake.faults().clear();
+    fake.fault("cut=10");
+    get(&fake, "").unwrap();
+    assert_eq!(fake.faults().injected(), [("cut", 1)].into());
+}
+
+#[test]
 fn faults_of_uploads() {
     let fake = s3();
     let write = |key: &str| Raw::connect(fake.address()).ask("PUT", key, "", &[7; 5000]);

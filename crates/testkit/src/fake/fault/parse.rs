@@ -13,6 +13,7 @@ A fault is ACTION[=VALUE] and filters, separated by commas:
   status=CODE          answer this status; nothing takes effect (retry-after=S, code=NAME)
   reset                cut the connection before the answer; nothing takes effect
   reset-upload=N       cut it after N bytes of the request's body; nothing takes effect
+  close                close it in order before the answer; nothing takes effect
   stall[=MS]           say nothing for so long (60000), then cut; nothing takes effect
   html[=CODE]          answer 200, or this status, with a page of HTML
   error-200            answer 200 with an error document
@@ -28,9 +29,17 @@ A fault is ACTION[=VALUE] and filters, separated by commas:
   wrong-range=+N|-N    Content-Range wrong by N
   slow=BYTES_PER_S     send the body slowly
   corrupt=N            flip the bits of byte N of the body
+  garbage              do it, then answer bytes that are no HTTP
+  cut-head=N           do it, then cut the connection after N bytes of the head
+  hang=N               true head, then silence after N bytes of the body
+  bad-chunk=N          body in chunks; the size of the chunk after N bytes is no number
+  cut-chunk=N          body in chunks; the connection is closed in order after N bytes
+  two-lengths=N        Content-Length twice, the second larger by N
+  without=HEADER       leave a header line of the answer out
 
   method=GET           only this method
-  op=GetObject         only this operation, as /_penstock/stats names it
+  op=GetObject         only this operation, as /_penstock/stats names it; op=Connect strikes a
+                       new connection (reset, close or stall), which no other fault does
   key=GLOB             only keys that match (* and ?; * spans slashes)
   as=TEXT              only requests whose credentials contain this, in a header or the query
   nth=N | A-B | A-     only these of the matching requests, from 1
@@ -42,6 +51,7 @@ const NAMES: &[&str] = &[
     "status",
     "reset",
     "reset-upload",
+    "close",
     "stall",
     "html",
     "error-200",
@@ -56,6 +66,13 @@ const NAMES: &[&str] = &[
     "wrong-range",
     "slow",
     "corrupt",
+    "garbage",
+    "cut-head",
+    "hang",
+    "bad-chunk",
+    "cut-chunk",
+    "two-lengths",
+    "without",
     "retry-after",
     "code",
     "method",
@@ -108,6 +125,7 @@ fn action(text: &str, name: &str, value: &str) -> Result<Action> {
         "status" => Action::Status(number(text, name, value)?),
         "reset" => Action::Reset,
         "reset-upload" => Action::ResetUpload(number(text, name, value)?),
+        "close" => Action::Close,
         "stall" if value.is_empty() => Action::Stall(Duration::from_millis(STALL_DEFAULT_MS)),
         "stall" => Action::Stall(millis(value)?),
         "html" if value.is_empty() => Action::Html(200),
@@ -124,6 +142,13 @@ fn action(text: &str, name: &str, value: &str) -> Result<Action> {
         "wrong-range" => Action::WrongRange(number(text, name, value)?),
         "slow" => Action::Slow(number::<u64>(text, name, value)?.max(1)),
         "corrupt" => Action::Corrupt(number(text, name, value)?),
+        "garbage" => Action::Garbage,
+        "cut-head" => Action::CutHead(number(text, name, value)?),
+        "hang" => Action::Hang(number(text, name, value)?),
+        "bad-chunk" => Action::BadChunk(number(text, name, value)?),
+        "cut-chunk" => Action::CutChunk(number(text, name, value)?),
+        "two-lengths" => Action::TwoLengths(number(text, name, value)?),
+        "without" => Action::Without(value.to_string()),
         known if NAMES.contains(&known) => {
             return Err(wrong(text, format!("begins with the filter `{known}`, not an action")));
         }

@@ -7,5 +7,5 @@ pub mod wire;
 
 pub use body::BodyReader;
 pub use head::{Framing, Headers, Query, Request};
-pub use response::Response;
+pub use response::{Frame, Response};
 pub use wire::Wire;

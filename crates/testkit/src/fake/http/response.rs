@@ -7,6 +7,19 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write;
 
+/// How an answer tells where its body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// By its length.
+    Length,
+    /// By two lengths, the second larger by so much.
+    TwoLengths(u64),
+    /// In chunks.
+    Chunked,
+    /// By the end of the connection.
+    UntilClosed,
+}
+
 /// An answer before it is sent.
 #[derive(Clone, Debug)]
 pub struct Response {
@@ -18,6 +31,8 @@ pub struct Response {
     pub body: Data,
     /// The length told, where it differs from the body's: the answer to HEAD, or a lie.
     pub length_told: Option<u64>,
+    /// How it tells where its body ends.
+    pub frame: Frame,
     /// Close the connection afterwards.
     pub close: bool,
 }
@@ -30,6 +45,7 @@ impl Response {
             headers: Vec::new(),
             body: Data::default(),
             length_told: None,
+            frame: Frame::Length,
             close: false,
         }
     }
@@ -69,6 +85,11 @@ impl Response {
         }
     }
 
+    /// Whether an answer of this status has a length.
+    pub fn tells_length(&self) -> bool {
+        !matches!(self.status, 204 | 304)
+    }
+
     /// The head as it goes onto the wire.
     pub fn head(&self, keep_alive: bool) -> Vec<u8> {
         let mut head = String::with_capacity(512);
@@ -80,9 +101,17 @@ impl Response {
         for (name, value) in &self.headers {
             let _ = write!(head, "{name}: {value}\r\n");
         }
-        if !matches!(self.status, 204 | 304) {
+        if self.tells_length() {
             let length = self.length_told.unwrap_or(self.body.len());
-            let _ = write!(head, "Content-Length: {length}\r\n");
+            let _ = match self.frame {
+                Frame::Length => write!(head, "Content-Length: {length}\r\n"),
+                Frame::TwoLengths(more) => {
+                    let other = length + more;
+                    write!(head, "Content-Length: {length}\r\nContent-Length: {other}\r\n")
+                }
+                Frame::Chunked => write!(head, "Transfer-Encoding: chunked\r\n"),
+                Frame::UntilClosed => Ok(()),
+            };
         }
         let connection = if keep_alive { "keep-alive" } else { "close" };
         let _ = write!(head, "Connection: {connection}\r\n\r\n");
