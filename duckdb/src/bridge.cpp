@@ -49,6 +49,13 @@ ErrorData Caught(ps_error *error) {
 	}
 }
 
+string WithoutSecrets(const string &url) {
+	ps_rows *rows = nullptr;
+	ps_error *error = nullptr;
+	Check(ps_shown_url(Borrow(url), &rows, &error), error);
+	return Rows(rows).Cell(0, idx_t(0));
+}
+
 bool IsKind(ps_error *error, ErrorKind kind) {
 	if (ErrorKind(ps_error_kind(error)) == kind) {
 		ps_error_free(error);

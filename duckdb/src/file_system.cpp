@@ -10,7 +10,7 @@ namespace {
 ReadHandle &Reader(FileHandle &handle) {
 	auto &file = handle.Cast<PenstockHandle>();
 	if (!file.is_reader) {
-		throw InvalidInputException("\"%s\" is open for writing, it cannot be read", handle.path);
+		throw InvalidInputException("\"%s\" is open for writing, it cannot be read", WithoutSecrets(handle.path));
 	}
 	return file.Cast<ReadHandle>();
 }
@@ -18,7 +18,7 @@ ReadHandle &Reader(FileHandle &handle) {
 WriteHandle &Writer(FileHandle &handle) {
 	auto &file = handle.Cast<PenstockHandle>();
 	if (file.is_reader) {
-		throw InvalidInputException("\"%s\" is open for reading, it cannot be written", handle.path);
+		throw InvalidInputException("\"%s\" is open for reading, it cannot be written", WithoutSecrets(handle.path));
 	}
 	return file.Cast<WriteHandle>();
 }
@@ -33,8 +33,8 @@ void PenstockFileSystem::Read(FileHandle &handle, void *buffer, int64_t size, id
 	auto &file = Reader(handle);
 	auto count = NumericCast<idx_t>(size);
 	if (location > file.size || count > file.size - location) {
-		throw IOException("Cannot read %lld bytes at %llu of \"%s\": it has %llu bytes", size, location, handle.path,
-		                  file.size);
+		throw IOException("Cannot read %lld bytes at %llu of \"%s\": it has %llu bytes", size, location,
+		                  WithoutSecrets(handle.path), file.size);
 	}
 	file.ReadAt(buffer, count, location);
 }
@@ -55,7 +55,7 @@ void PenstockFileSystem::Write(FileHandle &handle, void *buffer, int64_t size, i
 	if (location != position) {
 		throw NotImplementedException("Objects are written from start to end: \"%s\" is at byte %llu, a write at %llu "
 		                              "is not possible",
-		                              handle.path, position, location);
+		                              WithoutSecrets(handle.path), position, location);
 	}
 	Write(handle, buffer, size);
 }
@@ -65,7 +65,7 @@ void PenstockFileSystem::FileSync(FileHandle &) {
 }
 
 void PenstockFileSystem::Truncate(FileHandle &handle, int64_t) {
-	throw NotImplementedException("Objects cannot be truncated: \"%s\"", handle.path);
+	throw NotImplementedException("Objects cannot be truncated: \"%s\"", WithoutSecrets(handle.path));
 }
 
 int64_t PenstockFileSystem::GetFileSize(FileHandle &handle) {
@@ -100,7 +100,8 @@ void PenstockFileSystem::Seek(FileHandle &handle, idx_t location) {
 	if (IsReader(handle)) {
 		Reader(handle).position = location;
 	} else if (location != Writer(handle).writer->Position()) {
-		throw NotImplementedException("Objects are written from start to end: cannot seek in \"%s\"", handle.path);
+		throw NotImplementedException("Objects are written from start to end: cannot seek in \"%s\"",
+		                              WithoutSecrets(handle.path));
 	}
 }
 

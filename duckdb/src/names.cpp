@@ -89,7 +89,7 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 			if (!literal) {
 				throw InvalidInputException("HTTP servers cannot list, so \"%s\" cannot have a `*`. Name the files one "
 				                            "by one, as in read_parquet(['...', '...'])",
-				                            path);
+				                            WithoutSecrets(path));
 			}
 		}
 		return {OpenFileInfo(path)};

@@ -20,15 +20,16 @@ bool LooksCached(const string &path, FileOpenFlags &flags) {
 void RefuseUnsupported(const string &path, FlagsArg flags) {
 	if (flags.OpenForAppending()) {
 		throw NotImplementedException(
-		    "Cannot append to \"%s\": objects are written whole. Write another object beside it", path);
+		    "Cannot append to \"%s\": objects are written whole. Write another object beside it",
+		    WithoutSecrets(path));
 	}
 	if (flags.OpenForReading() && flags.OpenForWriting()) {
 		throw NotImplementedException("Cannot open \"%s\" for reading and writing at once: objects are written whole. "
 		                              "A database is attached with (READ_ONLY)",
-		                              path);
+		                              WithoutSecrets(path));
 	}
 	if (!flags.OpenForReading() && !flags.OpenForWriting()) {
-		throw InvalidInputException("\"%s\" is to be opened neither for reading nor for writing", path);
+		throw InvalidInputException("\"%s\" is to be opened neither for reading nor for writing", WithoutSecrets(path));
 	}
 }
 
@@ -72,7 +73,8 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenWrite(const OpenFileInfo &file, F
                                                      optional_ptr<FileOpener> opener) {
 	bool only_if_absent = flags.ExclusiveCreate() || flags.ReturnNullIfExists();
 	if (!only_if_absent && !flags.CreateFileIfNotExists() && !flags.OverwriteExistingFile()) {
-		throw NotImplementedException("Cannot change \"%s\" in place: objects are written whole", file.path);
+		throw NotImplementedException("Cannot change \"%s\" in place: objects are written whole",
+		                              WithoutSecrets(file.path));
 	}
 	if (flags.ReturnNullIfExists() && FileExists(file.path, opener)) {
 		return nullptr;

@@ -88,7 +88,7 @@ optional_ptr<const Family> FindFamily(const string &path) {
 const Family &FamilyOf(const string &path) {
 	auto family = FindFamily(path);
 	if (!family) {
-		throw InvalidInputException("Penstock does not serve the scheme of \"%s\"", path);
+		throw InvalidInputException("Penstock does not serve the scheme of \"%s\"", WithoutSecrets(path));
 	}
 	return *family;
 }

@@ -209,7 +209,7 @@ void Query::SeesVersion(const string &path, const string &version) {
 	lock_guard<mutex> guard(lock);
 	auto known = versions.emplace(path, version).first;
 	if (known->second != version) {
-		throw IOException("\"%s\" was replaced while it was read. Run the statement again", path);
+		throw IOException("\"%s\" was replaced while it was read. Run the statement again", WithoutSecrets(path));
 	}
 }
 

@@ -225,7 +225,8 @@ unique_ptr<FileHandle> WrapHandle::OpenAgain() {
 	}
 	auto opened = own->file_system.OpenFile(again, open_flags, opener);
 	if (!opened || !(Version(*opened) == version)) {
-		throw IOException("The object changed while it was read: \"%s\". Run the statement again", file.path);
+		throw IOException("The object changed while it was read: \"%s\". Run the statement again",
+		                  WithoutSecrets(file.path));
 	}
 	return opened;
 }

@@ -36,7 +36,7 @@ ErrorData WriterState::Send(const void *data, idx_t size) {
 }
 
 ErrorData WriterState::Refusal(const char *what, const char *why) {
-	return ErrorData(IOException("%s \"%s\": %s", what, path, why));
+	return ErrorData(IOException("%s \"%s\": %s", what, WithoutSecrets(path), why));
 }
 
 idx_t WriterState::Position() {

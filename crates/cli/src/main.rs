@@ -26,7 +26,8 @@ use std::future::Future;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = Cli::try_parse().unwrap_or_else(|error| report::usage(&error));
+    match run(cli) {
         Ok(code) => code,
         Err(error) => report::failure(&error),
     }

@@ -3,7 +3,7 @@
 use crate::args::{Cat, Get, Put, Target, Targets};
 use crate::copy::within;
 use crate::download::Download;
-use crate::output::{print, shown, unwritable};
+use crate::output::{print, shown, shown_url, unwritable};
 use crate::progress::Progress;
 use crate::range;
 use crate::session::Session;
@@ -50,10 +50,10 @@ fn may_be_empty(at: &Location) -> bool {
 
 fn line(entry: &Entry) -> String {
     if entry.is_directory {
-        return format!("{:>14}  {:20}  {}/\n", "-", "-", shown(&entry.url));
+        return format!("{:>14}  {:20}  {}/\n", "-", "-", shown_url(&entry.url));
     }
     let size = entry.meta.size_bytes.map_or_else(|| "?".to_string(), |size| size.to_string());
-    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), shown(&entry.url))
+    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), shown_url(&entry.url))
 }
 
 fn time(modified: &Option<std::time::SystemTime>) -> String {
@@ -69,7 +69,7 @@ pub fn stat(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
     let meta = session.query.block_on(session.query.head(&at))?;
     let size = meta.size_bytes.map_or_else(|| "unknown".to_string(), |size| size.to_string());
-    let mut text = format!("url: {}\nsize_bytes: {size}\n", shown(&at.url()));
+    let mut text = format!("url: {}\nsize_bytes: {size}\n", shown_url(&at.url()));
     let etag = meta.etag.map(|etag| etag.0);
     let modified = meta.modified.is_some().then(|| time(&meta.modified));
     for (name, value) in

@@ -1,6 +1,6 @@
 //! What goes to stdout, and what became of it.
 
-use penstock_base::{Error, Kind, Result};
+use penstock_base::{Error, Kind, Result, redact};
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
@@ -23,6 +23,11 @@ pub fn shown(text: &str) -> Cow<'_, str> {
         true => Cow::Owned(harmless(text)),
         false => Cow::Borrowed(text),
     }
+}
+
+/// A URL or an object's name for a line of stdout: as [`shown`], and without its secrets.
+pub fn shown_url(url: &str) -> String {
+    shown(&redact::url(url)).into_owned()
 }
 
 /// The text without characters that a terminal obeys: each is written as Rust's strings have it,

@@ -1,7 +1,8 @@
 //! Says how a command ended: one line for the error, one for what to do, and an exit code.
 
 use crate::output::harmless;
-use penstock_base::{Error, Kind};
+use penstock_base::{Error, Kind, redact};
+use std::borrow::Cow;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -43,6 +44,20 @@ pub fn failure(error: &Error) -> ExitCode {
     eprintln!("penstock: {what}");
     eprintln!("hint: {hint}");
     ExitCode::from(exit_code(error.kind()))
+}
+
+/// Tells of a wrong command line, or prints the help that was asked for, and ends the process.
+/// What clap quotes may be a URL with a signature.
+pub fn usage(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    match redact::text(&text) {
+        Cow::Borrowed(_) => error.exit(),
+        Cow::Owned(_) if !error.use_stderr() => error.exit(),
+        Cow::Owned(shown) => {
+            eprint!("{shown}");
+            std::process::exit(error.exit_code())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -70,6 +70,22 @@ impl Lake {
 }
 
 #[test]
+fn objects_are_removed_where_a_service_takes_no_batches() {
+    for refusal in ["status=501,code=NotImplemented", "status=400,code=MalformedXML", "status=405"]
+    {
+        let lake = Lake::start();
+        let urls: Vec<String> = (0..30).map(|number| format!("s3://lake/d/k{number}")).collect();
+        urls.iter().for_each(|url| lake.place(&url.replace("s3:/", "")));
+        lake.0.fault(&format!("{refusal},op=DeleteObjects"));
+        let verb: Vec<&str> =
+            std::iter::once("rm").chain(urls.iter().map(String::as_str)).collect();
+        lake.done(&verb);
+        assert!(lake.refused(&["ls", "s3://lake/d/"], 11).contains("nothing is there"));
+        assert_eq!(lake.0.stats().operation("DeleteObjects"), 1, "{refusal}");
+    }
+}
+
+#[test]
 fn a_directory_takes_the_name_of_what_is_put_there() {
     let (lake, own) = (Lake::start(), Scratch::new("put-directory"));
     let file = own.path().join("flights.csv");

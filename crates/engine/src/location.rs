@@ -6,7 +6,7 @@ use crate::pace::Pace;
 use crate::read::Spare;
 use crate::renewal::{Renewable, Renewal};
 use crate::request_log::Scope;
-use penstock_base::{Error, Kind, Metric, Result};
+use penstock_base::{Error, Kind, Metric, Result, redact};
 use penstock_store::{Again, Capabilities, HttpOptions, Observer, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -141,7 +141,7 @@ impl Mount {
 }
 
 /// A named object, present or not. For listings the key is a prefix, for globs a pattern.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Location {
     pub(crate) mount: Arc<Mount>,
     pub(crate) key: String,
@@ -151,8 +151,15 @@ pub struct Location {
     suffix: Arc<str>,
 }
 
+/// By hand: a URL's query may hold a signature or a key.
+impl std::fmt::Debug for Location {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Location").field(&redact::url(&self.url())).finish()
+    }
+}
+
 impl Location {
-    /// The URL, spelt as the caller spells this store.
+    /// The URL, spelt as the caller spells this store, with the secrets in it.
     pub fn url(&self) -> String {
         format!("{}{}{}", self.prefix, self.key, self.suffix)
     }
@@ -371,6 +378,12 @@ fn with_unmatched(error: Error, unmatched: Option<&str>) -> Error {
 
 /// What stands before and behind the key in a URL.
 fn around<'a>(url: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
+    // What stands behind the root of a store is a query.
+    if key.is_empty()
+        && let Some(at) = url.find('?')
+    {
+        return Some(url.split_at(at));
+    }
     if let Some(prefix) = url.strip_suffix(key) {
         return Some((prefix, ""));
     }
@@ -469,6 +482,9 @@ mod tests {
             ("s3a://b/k/x", "k/x", Some(("s3a://b/", ""))),
             ("s3://b/k?s3_region=x", "k", Some(("s3://b/", "?s3_region=x"))),
             ("s3://b/", "", Some(("s3://b/", ""))),
+            ("s3://b/?s3_region=x", "", Some(("s3://b/", "?s3_region=x"))),
+            ("az://a.blob.x.net/c?sv=1&sig=x", "", Some(("az://a.blob.x.net/c", "?sv=1&sig=x"))),
+            ("az://c/p?.csv?sv=1&sig=x", "p?.csv", Some(("az://c/", "?sv=1&sig=x"))),
             ("/tmp/x", "tmp/x", Some(("/", ""))),
             ("s3://b/k", "other", None),
         ] {

@@ -1,10 +1,10 @@
 //! Why a request was refused or failed, as the access log tells it: the code of the answer, and a
 //! line for the operator. Pure.
 //!
-//! Nothing secret comes in here: errors have none in them, and what an answer says its client has
-//! seen.
+//! A line goes through [`redact::text`]: a client's own words may hold a signature.
 
 use http::Response;
+use penstock_base::redact;
 use s3s::Body;
 
 /// Longest line, in characters: an object's URL, a service's words, and what to do.
@@ -33,6 +33,7 @@ fn unescaped(text: &str) -> String {
 
 /// One line of bounded length, whatever a service said.
 pub(crate) fn one_line(text: &str) -> String {
+    let text = redact::text(text);
     let words: Vec<&str> = text.split(|c: char| c.is_control() || c == ' ').collect();
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
     let line = words.join(" ");

@@ -6,7 +6,7 @@ use crate::claims::Claim;
 use crate::keys::KeyRing;
 use crate::telemetry::Telemetry;
 use crate::{cause, claims, trace};
-use penstock_base::Error;
+use penstock_base::{Error, redact};
 use penstock_store::{RequestEvent, Span};
 use s3s::access::S3AccessContext;
 use s3s::path::S3Path;
@@ -259,7 +259,9 @@ impl Exchange {
             operation: text(&self.operation).or_else(|| claimed(|claim| Some(claim.operation))),
             method: self.method.to_string(),
             bucket: text(&self.bucket).or_else(|| claimed(|claim| claim.bucket)),
-            key: text(&self.object).or_else(|| claimed(|claim| claim.key)),
+            key: text(&self.object)
+                .or_else(|| claimed(|claim| claim.key))
+                .map(|key| redact::url(&key).into_owned()),
             status: ending.status,
             error: self.refusal.get().map(|refusal| refusal.0.clone()),
             cause: self.refusal.get().map(|refusal| refusal.1.clone()),

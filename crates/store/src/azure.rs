@@ -40,6 +40,7 @@ mod identity;
 mod list;
 mod metadata;
 mod ordered;
+pub(crate) mod sas;
 mod shared_key;
 mod streaming;
 mod tier;

@@ -12,7 +12,7 @@ use penstock_base::{Error, Kind, Result};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::http::{Proxy, ProxyChoice, redacted_text};
+use crate::http::{Proxy, ProxyChoice};
 
 /// Every scheme that [`open`] knows.
 pub const SCHEMES: &[&str] = &[
@@ -29,7 +29,7 @@ pub fn open(
     options: &StoreOptions,
     http: &HttpClient,
 ) -> Result<(Arc<dyn Store>, String)> {
-    let named = |error: Error| error.with_object(redacted_text(url));
+    let named = |error: Error| error.with_object(url);
     let (scheme, rest) = split_scheme(url).map_err(named)?;
     match scheme {
         "s3" | "s3a" | "s3n" | "r2" | "gs" | "gcs" => {
@@ -75,7 +75,7 @@ pub fn open(
 /// # Errors
 /// As [`open`].
 pub fn root_of(url: &str) -> Result<(String, String)> {
-    let named = |error: Error| error.with_object(redacted_text(url));
+    let named = |error: Error| error.with_object(url);
     let (scheme, rest) = split_scheme(url).map_err(named)?;
     match scheme {
         "s3" | "s3a" | "s3n" | "r2" | "gs" | "gcs" => {
@@ -128,6 +128,10 @@ struct BucketUrl<'a> {
 impl<'a> BucketUrl<'a> {
     fn parse(rest: &'a str, options: &StoreOptions) -> Result<Self> {
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.contains(['@', ':']) {
+            return Err(invalid("the URL names a bucket that cannot be")
+                .with_hint("Give keys by a secret or by options of the store, not in the URL"));
+        }
         let names = ["url_compatibility_mode", "s3_url_compatibility_mode"];
         if options.flag(&names)?.unwrap_or(false) {
             return Ok(BucketUrl { bucket, key, options: StoreOptions::default() });

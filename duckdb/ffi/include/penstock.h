@@ -219,6 +219,8 @@ typedef struct ps_volumes ps_volumes; /* what one database instance asks of volu
 typedef struct ps_file ps_file;       /* one open file; reads and writes of different ranges from any thread */
 bool ps_volumes_new(const ps_engine *engine, ps_volumes **out, ps_error **error);
 void ps_volumes_free(ps_volumes *volumes);
+/* One cell: the URL with *** for the secrets in it, for error texts and logs. */
+bool ps_shown_url(ps_str url, ps_rows **out, ps_error **error);
 /* One cell: the name of the database that a URL names; empty if it names none. Touches no device. */
 bool ps_volume_database(ps_str url, ps_rows **out, ps_error **error);
 /* One cell: the URL of the same file under which COPY may replace it: with "tmp_" behind its last slash it names another

@@ -3,6 +3,7 @@
 use crate::abi::{PsStr, give};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
+use penstock_base::redact;
 use penstock_device::address::Address;
 use penstock_engine::covered_bytes;
 
@@ -19,6 +20,26 @@ pub unsafe extern "C" fn ps_scope_covers(scope: PsStr, url: PsStr) -> i64 {
         let (Ok(scope), Ok(url)) = texts else { return -1 };
         covered_bytes(scope, url).and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(-1)
     })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`ps_volume_database`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_shown_url(
+    url: PsStr,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let shown = redact::url(url.text("the URL")?).into_owned();
+            give(out, PsRows::of_text(shown))
+        })
+    }
+    .is_some()
 }
 
 /// See the header.

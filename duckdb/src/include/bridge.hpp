@@ -76,6 +76,9 @@ enum class ErrorKind : int32_t {
 //! Frees the error and throws it as the DuckDB class that fits its kind.
 [[noreturn]] void Raise(ps_error *error);
 
+//! The URL with *** for the secrets in it: what a text of this extension may show.
+string WithoutSecrets(const string &url);
+
 //! Raises the error of a call that returned false. By reference, because the call that fills it in is
 //! an argument too, and arguments are evaluated in any order.
 inline void Check(bool succeeded, ps_error *const &error) {

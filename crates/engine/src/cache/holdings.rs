@@ -4,9 +4,8 @@ use crate::cache::index::ObjectVersion;
 use crate::names::Turned;
 use crate::query::Query;
 use crate::read::Shown;
-use penstock_base::Result;
+use penstock_base::{Result, redact};
 use penstock_store::ObjectMeta;
-use penstock_store::http::redacted_text;
 
 /// One version of an object in one cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl Query {
 fn remembered(name: &str, meta: &ObjectMeta) -> CacheEntry {
     CacheEntry {
         cache: "metadata",
-        object: redacted_text(name),
+        object: redact::url(name).into_owned(),
         etag: meta.etag.as_ref().map_or_else(String::new, |etag| etag.0.clone()),
         size_bytes: meta.size_bytes,
         cached_bytes: 0,
@@ -77,7 +76,7 @@ fn listed(listing: &Turned) -> CacheEntry {
     let (blocks, cached_bytes) = listing.held();
     CacheEntry {
         cache: "listing",
-        object: redacted_text(&listing.key.below),
+        object: redact::url(&listing.key.below).into_owned(),
         etag: String::new(),
         size_bytes: None,
         cached_bytes,
@@ -88,7 +87,7 @@ fn listed(listing: &Turned) -> CacheEntry {
 fn opened(shown: Shown) -> CacheEntry {
     CacheEntry {
         cache: "opened",
-        object: redacted_text(&shown.name),
+        object: redact::url(&shown.name).into_owned(),
         etag: shown.version.etag.map_or_else(String::new, |etag| etag.0),
         size_bytes: shown.version.size_bytes,
         cached_bytes: shown.bytes,

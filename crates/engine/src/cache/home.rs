@@ -7,7 +7,6 @@ use penstock_base::{Error, Kind, Result, Settings};
 use penstock_device::Port;
 use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::Asked;
-use penstock_store::http::redacted_text;
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +29,7 @@ pub(crate) struct DeviceHome {
 fn wrong(setting: &str, message: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::new(Kind::Invalid, message)
         .with_operation("open cache_dir")
-        .with_object(redacted_text(setting))
+        .with_object(setting)
         .with_hint(hint)
 }
 

@@ -2,7 +2,9 @@
 //! one version of an object get among those of another there.
 
 use crate::read::Version;
+use penstock_base::redact;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -49,16 +51,28 @@ impl HostCache {
 /// cache, it is not told the version of others: what it cannot tell apart it does not keep.
 ///
 /// The host knows objects by their URLs, whatever store that leads to.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct HostVersions(Arc<Told>);
 
 type Told = Mutex<HashMap<String, (Version, Weak<IsKept>)>>;
 
 /// A reader's bytes may be kept: others of its version may be, as long as this is there.
-#[derive(Debug)]
 pub struct IsKept {
     url: String,
     told: Arc<Told>,
+}
+
+/// By hand: a URL's query may hold a signature or a key.
+impl fmt::Debug for IsKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IsKept").field(&redact::url(&self.url)).finish()
+    }
+}
+
+impl fmt::Debug for HostVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostVersions").finish_non_exhaustive()
+    }
 }
 
 impl HostVersions {

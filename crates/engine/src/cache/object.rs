@@ -8,9 +8,8 @@ use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::{Version, copy_into};
 use bytes::Bytes;
-use penstock_base::{ByteRange, Metric};
+use penstock_base::{ByteRange, Metric, redact};
 use penstock_device::populate;
-use penstock_store::http::redacted_text;
 use penstock_store::{ETag, ObjectMeta};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -273,9 +272,9 @@ pub(crate) fn name_in_cache(at: &Location) -> Option<String> {
 
 /// The name that is written to the disk: of a signed URL without its secrets, but of each another.
 fn name_of(url: &str) -> String {
-    let shown = redacted_text(url);
+    let shown = redact::url(url);
     if shown == url {
-        return shown;
+        return shown.into_owned();
     }
     let mut hasher = DefaultHasher::new();
     url.hash(&mut hasher);

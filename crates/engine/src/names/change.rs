@@ -8,7 +8,7 @@ use crate::names::turned::Pages;
 use crate::query::{Query, QueryCore};
 use crate::read::Stream;
 use futures_util::{StreamExt, stream};
-use penstock_base::{Error, Result};
+use penstock_base::{Error, Result, Retry};
 use penstock_store::{ETag, GetRange, ListRequest, PutOptions, PutResult};
 use std::fmt::Write;
 use std::slice;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Removing requests at once.
 const REMOVALS_AT_ONCE: usize = 16;
+/// Failed removals of which an error tells; the others are counted.
+const FAILURES_SHOWN: usize = 4;
 /// Bytes moved at once where a store cannot copy by itself.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -24,7 +26,7 @@ impl Query {
     /// of them that is still pending is given up.
     ///
     /// # Errors
-    /// One error that tells of every object that could not be removed.
+    /// One error that tells of the first objects that could not be removed, and how many there are.
     pub async fn remove(&self, objects: &[Location]) -> Result<()> {
         self.core.run(remove(&self.core, objects)).await
     }
@@ -188,15 +190,19 @@ async fn remove_batch(query: &QueryCore, batch: Vec<Location>) -> Vec<Error> {
     let keys: Vec<String> = batch.iter().map(|object| object.key.clone()).collect();
     let begins = ("delete", &batch[0]);
     match retry(query, begins, Weight::Small, || store.delete_batch(&keys)).await {
-        // Those that failed inside the batch are asked for again one by one, with retries.
+        // Those that may succeed again are asked for one by one, with retries. A refusal stays one:
+        // asked again, each of a thousand would be refused again.
         Ok(results) => {
-            let failed: Vec<Location> = batch
-                .iter()
-                .zip(&results)
-                .filter(|(_, result)| result.is_err())
-                .map(|(object, _)| object.clone())
-                .collect();
-            remove_each(query, &failed).await
+            let (mut failures, mut again) = (Vec::new(), Vec::new());
+            for (object, result) in batch.iter().zip(results) {
+                match result {
+                    Ok(()) => {}
+                    Err(error) if error.retry() == Retry::Never => failures.push(error),
+                    Err(_) => again.push(object.clone()),
+                }
+            }
+            failures.extend(remove_each(query, &again).await);
+            failures
         }
         Err(error) => vec![error.with_note(format_args!(
             "one request for {} objects, the first is {}",
@@ -222,10 +228,34 @@ fn summed_up(failures: Vec<Error>, all: usize) -> Result<()> {
     if failures.len() == 0 {
         return Err(first);
     }
-    let mut note = format!("{} of {all} removals failed; also", failures.len() + 1);
-    for failure in failures {
+    let count = failures.len() + 1;
+    let mut note = format!("{count} of {all} removals failed; also");
+    for failure in failures.by_ref().take(FAILURES_SHOWN - 1) {
         // Writing into a string cannot fail.
         let _ = write!(note, "; {failure}");
     }
+    if failures.len() > 0 {
+        let _ = write!(note, "; and {} more", failures.len());
+    }
     Err(first.with_note(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_base::Kind;
+
+    #[test]
+    fn a_thousand_refusals_are_one_short_error() {
+        let refused = |number: usize| {
+            Error::new(Kind::Denied, "refused").with_object(format!("s3://b/k{number:04}"))
+        };
+        let one = summed_up(vec![refused(7)], 1).unwrap_err();
+        assert_eq!(one.to_string(), "s3://b/k0007: refused");
+        let all = summed_up((0..1000).map(refused).collect(), 1000).unwrap_err();
+        let told = "s3://b/k0000: refused (1000 of 1000 removals failed; also; s3://b/k0001: refused; \
+                    s3://b/k0002: refused; s3://b/k0003: refused; and 996 more)";
+        assert_eq!(all.to_string(), told);
+        assert_eq!(all.kind(), Kind::Denied);
+    }
 }

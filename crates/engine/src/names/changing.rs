@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::location::Location;
 use crate::query::{Query, QueryCore};
 use penstock_base::{Error, Kind, Result};
-use penstock_store::http::redacted_text;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +78,7 @@ fn unnoted(cache_dir: &str, error: &io::Error) -> Error {
     );
     Error::new(Kind::Exhausted, message)
         .with_operation("note a change in cache_dir")
-        .with_object(redacted_text(cache_dir))
+        .with_object(cache_dir)
         .with_hint("Free or repair its disk, or remove that cache and set cache_dir to ''")
 }
 

@@ -20,13 +20,14 @@ pub use pattern::fits as fits_pattern;
 pub(crate) use pattern::fuzz as fuzz_pattern;
 pub(crate) use turned::Turned;
 
+use penstock_base::redact;
 use penstock_store::ObjectMeta;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// One name that a listing or glob found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The whole URL, spelt as the caller spells the store; of a directory without the last slash.
     pub url: String,
@@ -38,6 +39,17 @@ pub struct Entry {
     pub meta: ObjectMeta,
     /// When that was.
     pub listed: Listed,
+}
+
+/// By hand: a URL's query may hold a signature or a key.
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry")
+            .field("url", &redact::url(&self.url))
+            .field("is_directory", &self.is_directory)
+            .field("meta", &self.meta)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Entry {

@@ -2,7 +2,7 @@
 
 use super::list::{corrupt, parse_containers};
 use super::wire::{Ask, Wire};
-use super::{Address, AzureStore, LIST_BYTES_MAX};
+use super::{Address, AzureStore, LIST_BYTES_MAX, sas};
 use crate::answer::Failure;
 use crate::options::{Family, StoreOptions};
 use crate::streaming::{StreamingStore, VersionsRequest};
@@ -32,8 +32,12 @@ impl AzureAccount {
     /// # Errors
     /// `Invalid` for a malformed URL or option, or when no account is known.
     pub fn new(client: &HttpClient, url: &str, options: &StoreOptions) -> Result<Self> {
-        let base = if url.ends_with('/') { url.to_string() } else { format!("{url}/") };
-        let address = Address::parse(&format!("{base}container"))?;
+        let (place, query) = match sas::split(url) {
+            Some((place, query)) => (place, format!("?{query}")),
+            None => (url, String::new()),
+        };
+        let base = if place.ends_with('/') { place.to_string() } else { format!("{place}/") };
+        let address = Address::parse(&format!("{base}container{query}"))?;
         if address.container != "container" || !address.key.is_empty() {
             return Err(Error::new(Kind::Invalid, "the URL names more than an account")
                 .with_object(url)

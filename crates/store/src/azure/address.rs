@@ -9,10 +9,16 @@
 //! | `abfss://account.dfs.core.windows.net/fs/path` | in the URL |
 //! | `abfss://fs@account.dfs.core.windows.net/path` | in the URL |
 //!
-//! Keys are taken as they stand: nothing is decoded, nothing normalised.
+//! A container may be percent-encoded, as OneLake's workspaces are whose names have spaces, and is
+//! decoded once. Keys are taken as they stand: nothing is decoded, nothing normalised. A shared
+//! access signature behind the URL's last `?` is a credential, and no part of the key.
 
 use super::endpoint::Endpoint;
-use penstock_base::{Error, Kind, Result};
+use super::sas;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use penstock_base::{Error, Kind, Result, Secret};
+use percent_encoding::percent_decode_str;
 
 /// The schemes of this store.
 pub const SCHEMES: &[&str] = &["az", "azure", "abfss", "abfs"];
@@ -27,10 +33,12 @@ pub struct Address {
     pub root: String,
     /// Account and endpoint, where the URL names them.
     pub account: Option<AccountHost>,
-    /// The container (file system).
+    /// The container (file system), decoded.
     pub container: String,
     /// The rest.
     pub key: String,
+    /// The signature that the URL ends with.
+    pub sas: Option<Secret>,
 }
 
 /// An account and the host name without it.
@@ -53,9 +61,14 @@ impl AccountHost {
     }
 }
 
-/// The Blob twin of a Data Lake host suffix; any other suffix unchanged.
+/// The Blob twin of a Data Lake host suffix; any other suffix unchanged. The label may stand behind
+/// others: `z12.dfs.fabric.microsoft.com` is a private link to a workspace of OneLake.
 pub(super) fn blob_suffix(suffix: &str) -> String {
-    suffix.strip_prefix("dfs.").map_or(suffix.to_string(), |rest| format!("blob.{rest}"))
+    let labels = suffix.split('.').map(|label| match label.strip_suffix("dfs") {
+        Some(ring) if ring.is_empty() || ring.ends_with('-') => format!("{ring}blob"),
+        _ => label.to_string(),
+    });
+    labels.collect::<Vec<_>>().join(".")
 }
 
 impl Address {
@@ -66,6 +79,10 @@ impl Address {
     pub fn parse(url: &str) -> Result<Self> {
         let wrong =
             |why: &str| Error::new(Kind::Invalid, format!("`{url}` {why}")).with_hint(FORMS);
+        let (url, sas) = match sas::split(url) {
+            Some((place, query)) => (place, Some(signature(query)?)),
+            None => (url, None),
+        };
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("is no URL"))?;
         if !SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
             return Err(wrong("is no Azure URL"));
@@ -80,10 +97,13 @@ impl Address {
         } else {
             (None, authority, path)
         };
-        if container.is_empty() {
+        let name = percent_decode_str(container).decode_utf8_lossy();
+        if name.is_empty() {
             return Err(wrong("names no container"));
         }
-        if container.contains(|c: char| c.is_control() || "?#*[]{}".contains(c)) {
+        if name.contains(|c: char| c.is_control() || "/?#*[]{}".contains(c))
+            || container.contains(':')
+        {
             return Err(wrong("names a container that cannot be"));
         }
         let mut root = scheme.to_ascii_lowercase();
@@ -91,7 +111,30 @@ impl Address {
         if !root.ends_with('/') {
             root.push('/');
         }
-        Ok(Address { root, account, container: container.to_string(), key: key.to_string() })
+        let (container, key) = (name.into_owned(), key.to_string());
+        Ok(Address { root, account, container, key, sas })
+    }
+}
+
+/// The signature of a URL, as it is sent.
+///
+/// # Errors
+/// `Invalid` where something was joined to the URL behind it, as a directory's files are.
+fn signature(query: &str) -> Result<Secret> {
+    let sas = sas::parse(query)?;
+    let sig = sas.reveal().split('&').find_map(|pair| pair.strip_prefix("sig="));
+    let sig = percent_decode_str(sig.unwrap_or_default()).decode_utf8_lossy();
+    match STANDARD.decode(sig.as_bytes()) {
+        Ok(_) => Ok(sas),
+        Err(_) => Err(Error::new(
+            Kind::Invalid,
+            "the URL ends with a shared access signature, but its `sig=` is not base64; was it cut, \
+             or a name joined to it?",
+        )
+        .with_hint(
+            "Give the signature as a credential instead: a connection string \
+             BlobEndpoint=https://ACCOUNT.blob.core.windows.net;SharedAccessSignature=...",
+        )),
     }
 }
 
@@ -140,6 +183,35 @@ mod tests {
                 "c",
                 "k/x",
             ),
+            // A workspace whose name has a space, and a key whose name has a percent sign.
+            (
+                "abfss://My%20Workspace@onelake.dfs.fabric.microsoft.com/L.Lakehouse/a%20b",
+                "abfss://My%20Workspace@onelake.dfs.fabric.microsoft.com/",
+                Some("https://onelake.blob.fabric.microsoft.com"),
+                "My Workspace",
+                "L.Lakehouse/a%20b",
+            ),
+            (
+                "abfss://ws@0a1b.z0a.dfs.fabric.microsoft.com/i/Files/x",
+                "abfss://ws@0a1b.z0a.dfs.fabric.microsoft.com/",
+                Some("https://0a1b.z0a.blob.fabric.microsoft.com"),
+                "ws",
+                "i/Files/x",
+            ),
+            (
+                "abfss://ws@0a1b.z0a.msit-dfs.fabric.microsoft.com/i",
+                "abfss://ws@0a1b.z0a.msit-dfs.fabric.microsoft.com/",
+                Some("https://0a1b.z0a.msit-blob.fabric.microsoft.com"),
+                "ws",
+                "i",
+            ),
+            (
+                "az://acc.privatelink.dfs.core.windows.net/c/k",
+                "az://acc.privatelink.dfs.core.windows.net/c/",
+                Some("https://acc.privatelink.blob.core.windows.net"),
+                "c",
+                "k",
+            ),
         ] {
             let address = Address::parse(url).unwrap();
             assert_eq!(address.root, root, "{url}");
@@ -158,7 +230,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_signature_behind_a_url_is_a_credential() {
+        let address =
+            Address::parse("az://acc.blob.core.windows.net/c/p?.csv?sv=1&sig=YWI=").unwrap();
+        assert_eq!((address.container.as_str(), address.key.as_str()), ("c", "p?.csv"));
+        assert_eq!(address.sas, Some(Secret::new("sv=1&sig=YWI%3D")));
+        let address = Address::parse("az://acc.blob.core.windows.net/c?sv=1&sig=YWI=").unwrap();
+        assert_eq!(
+            (address.root.as_str(), address.key.as_str()),
+            ("az://acc.blob.core.windows.net/c/", "")
+        );
+        let error = Address::parse("az://c/dir?sv=1&sig=YWI=/p=1/x.csv").unwrap_err();
+        assert!(error.to_string().contains("a name joined to it?"), "{error}");
+        assert!(!error.to_string().contains("YWI"), "{error}");
+    }
+
     proptest! {
+        /// What is encoded once in the URL is encoded once in the request, whatever it is.
+        #[test]
+        fn a_container_is_encoded_once(name in "[a-zA-Z0-9 %+üé._-]{1,12}") {
+            let typed = percent_encoding::utf8_percent_encode(&name, percent_encoding::NON_ALPHANUMERIC);
+            let url = format!("abfss://{typed}@onelake.dfs.fabric.microsoft.com/k");
+            let address = Address::parse(&url).unwrap();
+            prop_assert_eq!(&address.container, &name);
+            let path = address.account.unwrap().endpoint().path(&address.container, None);
+            let sent = percent_decode_str(&path[1..]).decode_utf8().unwrap();
+            prop_assert_eq!(sent.as_ref(), name.as_str());
+        }
+
         #[test]
         fn root_and_key_are_the_url(text in "[a-z@./ü?]{0,20}") {
             let url = format!("az://{text}");

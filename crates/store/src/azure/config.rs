@@ -9,7 +9,7 @@ use super::address::{Address, blob_suffix};
 use super::connection_string::{ConnectionString, StringAuth};
 use super::endpoint::Endpoint;
 use super::hosts::{self, Foreign};
-use super::shared_key;
+use super::{sas, shared_key};
 use crate::advice;
 use crate::options::StoreOptions;
 use penstock_base::nearest::nearest;
@@ -112,8 +112,23 @@ impl Config {
     /// # Errors
     /// `Invalid` for what is malformed, missing or contradictory.
     pub fn decide(address: &Address, options: &StoreOptions) -> Result<Self> {
+        let decided = Config::by_options(address, options)?;
+        // A signature in the URL is meant for this URL.
+        Ok(match &address.sas {
+            Some(sas) => {
+                Config { auth: Auth::Sas(sas.clone()), is_of_environment: false, ..decided }
+            }
+            None => decided,
+        })
+    }
+
+    fn by_options(address: &Address, options: &StoreOptions) -> Result<Self> {
         let url_account = address.account.as_ref();
-        if let Some(text) = options.get("connection_string") {
+        let of_secret = options.get("connection_string");
+        let setting = options.get("azure_storage_connection_string");
+        let setting = setting.filter(|_| options.get("secret_name").is_none());
+        let bare = of_secret.or(setting).filter(|text| sas::is_bare(text));
+        if let Some(text) = of_secret.filter(|_| bare.is_none()) {
             let parsed = ConnectionString::parse(text)?;
             if let (Some(url), Some(told)) = (url_account, &parsed.account)
                 && url.name != *told
@@ -129,16 +144,18 @@ impl Config {
             }
             return Ok(from_string(parsed, options));
         }
-        if let Some(text) = options.get("azure_storage_connection_string")
-            && options.get("secret_name").is_none()
-        {
+        if let Some(text) = setting.filter(|_| bare.is_none()) {
             let parsed = ConnectionString::parse(text)?;
             if url_account.is_none_or(|url| Some(&url.name) == parsed.account.as_ref()) {
                 return Ok(from_string(parsed, options));
             }
         }
         let (endpoint, account) = endpoint(address, options)?;
-        let auth = auth(options, account)?;
+        let auth = match bare {
+            _ if address.sas.is_some() => Auth::Anonymous,
+            Some(text) => Auth::Sas(sas::parse(text)?),
+            None => auth(options, account)?,
+        };
         if auth != Auth::Anonymous || !options.extra_headers()?.is_empty() {
             check_host(address, options)?;
         }
@@ -307,11 +324,18 @@ fn auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {
 fn static_auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {
     if let Some(key) = options.get("account_key") {
         let account = account.ok_or_else(|| missing("account_name"))?;
+        if sas::is_bare(key) {
+            let why = "the account_key is a shared access signature";
+            return Err(Error::new(Kind::Invalid, why).with_hint(
+                "Give it as sas_token, or as SharedAccessSignature=... in a connection_string",
+            ));
+        }
         shared_key::decoded(key)?;
         return Ok(Auth::Key { account, key: Secret::new(key) });
     }
-    if let Some(sas) = options.get("sas_token") {
-        return Ok(Auth::Sas(Secret::new(sas.trim().trim_start_matches('?'))));
+    if let Some(text) = options.get("sas_token") {
+        check_account(text, account.as_deref())?;
+        return Ok(Auth::Sas(sas::parse(text)?));
     }
     if let Some(token) = options.get("access_token") {
         return Ok(Auth::Token(Secret::new(token)));
@@ -323,6 +347,19 @@ fn static_auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> 
     match options.get("azure_credential_chain").filter(|_| !is_secret) {
         Some(text) => chain(text, options),
         None => Ok(Auth::Anonymous),
+    }
+}
+
+/// A URL with a signature says whose it is.
+fn check_account(text: &str, account: Option<&str>) -> Result<()> {
+    let told = ConnectionString::parse(text).ok().and_then(|parsed| parsed.account);
+    match (told, account) {
+        (Some(told), Some(account)) if told != account => Err(Error::new(
+            Kind::Invalid,
+            format!("the sas_token is of account `{told}`, the request of account `{account}`"),
+        )
+        .with_hint(format!("Give a signature of account `{account}`"))),
+        _ => Ok(()),
     }
 }
 

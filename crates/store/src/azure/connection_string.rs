@@ -5,6 +5,7 @@
 
 use super::address::blob_suffix;
 use super::endpoint::Endpoint;
+use super::sas;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use penstock_base::nearest::nearest;
@@ -19,7 +20,8 @@ const DEVELOPMENT_PORT: u16 = 10000;
 
 const FORM: &str = "The form is DefaultEndpointsProtocol=https;AccountName=NAME;AccountKey=...;\
                     EndpointSuffix=core.windows.net, or BlobEndpoint=URL;\
-                    SharedAccessSignature=..., or UseDevelopmentStorage=true";
+                    SharedAccessSignature=..., or UseDevelopmentStorage=true, or a URL with its \
+                    signature";
 
 const NAMES: &[&str] = &[
     "DefaultEndpointsProtocol",
@@ -72,6 +74,9 @@ impl ConnectionString {
     /// # Errors
     /// `Invalid`, naming the part and the expected form.
     pub fn parse(text: &str) -> Result<Self> {
+        if let Some((url, query)) = sas::split(text.trim()).filter(|_| is_web_url(text)) {
+            return of_url(url, query);
+        }
         let parts = Parts::split(text)?;
         let key = parts.get("AccountKey").map(check_key).transpose()?;
         let sas = parts.get("SharedAccessSignature").map(check_sas).transpose()?;
@@ -188,13 +193,32 @@ fn check_key(key: &str) -> Result<Secret> {
     }
 }
 
-fn check_sas(sas: &str) -> Result<Secret> {
-    let bare = sas.strip_prefix('?').unwrap_or(sas);
-    let has_signature = bare.split('&').any(|pair| pair.starts_with("sig=") && pair.len() > 4);
-    if !has_signature {
-        return Err(wrong("SharedAccessSignature has no `sig=` part; was it cut?"));
-    }
-    Ok(Secret::new(bare))
+fn check_sas(text: &str) -> Result<Secret> {
+    sas::parse(text).map_err(|_| wrong("SharedAccessSignature has no `sig=` part; was it cut?"))
+}
+
+fn is_web_url(text: &str) -> bool {
+    let scheme = text.trim().split_once("://").map_or("", |(scheme, _)| scheme);
+    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+/// What the URL of a blob, container or account says that ends with a signature.
+fn of_url(url: &str, query: &str) -> Result<ConnectionString> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let mut names = rest.split('/');
+    let host = names.next().unwrap_or_default();
+    let parse = |base: &str| {
+        Endpoint::parse(base).map_err(|_| wrong("it is a URL, but none of a Blob service"))
+    };
+    let endpoint = match parse(&format!("{scheme}://{host}"))? {
+        // The path of an emulator's URL begins with the account.
+        endpoint if endpoint.account().is_none() => {
+            parse(&format!("{scheme}://{host}/{}", names.next().unwrap_or_default()))?
+        }
+        endpoint => endpoint,
+    };
+    let account = endpoint.account().map(str::to_string);
+    Ok(ConnectionString { endpoint, account, auth: StringAuth::Sas(sas::parse(query)?) })
 }
 
 fn development_storage(parts: &Parts<'_>) -> Result<ConnectionString> {

@@ -1,5 +1,6 @@
 //! Where a Blob service answers, and the URLs of its containers and blobs. Pure.
 
+use super::address::blob_suffix;
 use penstock_base::{Error, Kind, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt;
@@ -53,8 +54,8 @@ impl Endpoint {
             return Err(wrong());
         }
         crate::http::explicit_port(&authority.parse().map_err(|_| wrong())?)?;
-        let authority = match authority.split_once(".dfs.") {
-            Some((account, rest)) => format!("{account}.blob.{rest}"),
+        let authority = match authority.split_once('.') {
+            Some((account, rest)) => format!("{account}.{}", blob_suffix(rest)),
             None => authority.to_string(),
         };
         let path = path.trim_matches('/');

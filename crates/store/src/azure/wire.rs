@@ -83,7 +83,13 @@ impl Wire {
     pub fn for_container(&self, container: &str, root: String) -> Self {
         let (container, key) = (container.to_string(), String::new());
         Wire {
-            address: Address { container, root, key, account: self.address.account.clone() },
+            address: Address {
+                container,
+                root,
+                key,
+                account: self.address.account.clone(),
+                sas: self.address.sas.clone(),
+            },
             config: self.config.clone(),
             credentials: self.credentials.clone(),
             client: self.client.clone(),

@@ -1,9 +1,9 @@
 //! Lets the signing crates use our client, files, environment and processes.
 
-use crate::http::redact::is_metadata_host;
 use crate::http::told;
 use crate::{HttpClient, Payload};
 use bytes::Bytes;
+use penstock_base::redact::is_metadata_host;
 use penstock_base::{Error, Kind, Retry};
 use reqsign_core::{CommandExecute, CommandOutput, Context, FileRead, HttpSend, OsEnv};
 use std::io::Read;

@@ -1,11 +1,11 @@
 //! Measures one request, and its wait for a connection, and tells the observer exactly once,
 //! however it ends.
 
-use crate::http::redact::redacted_url;
 use crate::{Observer, RequestEvent};
 use http::header::RANGE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use penstock_base::redact;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,7 +29,7 @@ impl Trace {
         }
         let event = RequestEvent {
             method: method_name(&request.method),
-            url: redacted_url(&request.uri),
+            url: redact::url(&request.uri.to_string()).into_owned(),
             range: asked_range(&request.headers),
             status: 0,
             started: SystemTime::now(),

@@ -63,6 +63,8 @@ pub struct S3Store {
     seal: Seal,
     /// The service serves no ranges that are counted from the end.
     suffix_refused: AtomicBool,
+    /// The service takes no removals of many objects at once.
+    batch_refused: AtomicBool,
 }
 
 impl S3Store {
@@ -99,8 +101,12 @@ impl S3Store {
             ChecksumChoice::Auto if config.service == Service::Gcs => ChecksumChoice::None,
             choice => choice,
         });
-        let suffix_refused = AtomicBool::new(false);
-        S3Store { sender: Sender::new(config, http, auth), seal, suffix_refused }
+        S3Store {
+            sender: Sender::new(config, http, auth),
+            seal,
+            suffix_refused: AtomicBool::new(false),
+            batch_refused: AtomicBool::new(false),
+        }
     }
 
     fn is_gcs(&self) -> bool {

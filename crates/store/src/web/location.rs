@@ -1,8 +1,10 @@
 //! URLs of web objects: encoding, origins, and where redirects lead. Pure but for the memory of
 //! redirects.
 
+use crate::azure::sas;
 use crate::http::explicit_port;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,9 +27,14 @@ const REDIRECT_LIFE: Duration = Duration::from_secs(60);
 /// Most redirects that are remembered.
 const REDIRECTS_KEPT_MAX: usize = 1000;
 
-/// The URL to ask for, without the fragment (RFC 9110 section 4.2.5).
+/// The URL to ask for, without the fragment (RFC 9110 section 4.2.5). What is encoded already stays
+/// so; only a shared access signature with a plus sign is mended, which no server would take.
 pub(crate) fn request_url(root: &str, key: &str) -> String {
     let key = key.split_once('#').map_or(key, |(key, _)| key);
+    let mended = key.split_once('?').map(|(path, query)| (path, sas::mended(query)));
+    if let Some((path, Cow::Owned(query))) = mended {
+        return format!("{root}{}?{query}", encoded(path));
+    }
     format!("{root}{}", encoded(key))
 }
 
@@ -93,8 +100,16 @@ fn relative(base: &str, location: &str) -> Option<String> {
     Some(format!("{scheme}://{authority}/{}{query}", segments.join("/")))
 }
 
-#[derive(Debug, Default)]
+/// Where keys were found.
+#[derive(Default)]
 pub(crate) struct Redirects(Mutex<HashMap<String, (String, Instant)>>);
+
+/// By hand: what a redirect leads to may be signed.
+impl std::fmt::Debug for Redirects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redirects").finish_non_exhaustive()
+    }
+}
 
 impl Redirects {
     /// Where a key was found lately.
@@ -146,6 +161,8 @@ mod tests {
     fn only_what_is_illegal_is_encoded() {
         let url = request_url("http://h/", "a b%20c/ü?x=[1]&y#frag");
         assert_eq!(url, "http://h/a%20b%20c/%C3%BC?x=[1]&y");
+        let url = request_url("http://h/", "a b%2Bc+d?sv=1&sig=a+b/c=");
+        assert_eq!(url, "http://h/a%20b%2Bc+d?sv=1&sig=a%2Bb%2Fc%3D");
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl HttpStore {
     }
 
     fn object(&self, key: &str) -> String {
-        crate::http::redacted_text(&format!("{}{key}", self.root))
+        format!("{}{key}", self.root)
     }
 
     fn named(&self, operation: &'static str, key: &str, error: Error) -> Error {
@@ -172,7 +172,7 @@ impl HttpStore {
                     let headers = response.headers.clone();
                     let mut failure = Failure::read(response).await;
                     if !has_secret {
-                        failure.location = Some(crate::http::redacted_text(&url));
+                        failure.location = Some(penstock_base::redact::url(&url).into_owned());
                     }
                     return Ok(Outcome::Refused { failure, headers });
                 }

@@ -12,7 +12,7 @@ use penstock_testkit::store_conformance;
 use std::sync::Arc;
 
 /// An account signature with all rights, made here so that the store's own code proves nothing.
-fn sas() -> String {
+pub fn sas() -> String {
     let (rights, end, version) = ("racwdl", "2099-01-01T00:00:00Z", "2022-11-02");
     let text = format!("{AZURE_ACCOUNT}\n{rights}\nb\nsco\n\n{end}\n\n\n{version}\n\n");
     let key = STANDARD.decode(AZURE_ACCOUNT_KEY).unwrap();

@@ -7,6 +7,7 @@ mod credentials;
 mod hierarchy;
 mod lists;
 mod requests;
+mod sas_forms;
 mod support;
 mod trouble;
 mod uploads;

@@ -71,7 +71,7 @@ pub async fn serve(server: Arc<Server>, stream: TcpStream, serial: u64) {
 
 /// The fault that ends a connection before its first request.
 async fn refuse_connection(server: &Server) -> Option<Action> {
-    for fault in server.faults.strike("CONNECT", CONNECT, "") {
+    for fault in server.faults.strike("CONNECT", CONNECT, "", "") {
         if let Action::Stall(longest) = &fault.action {
             sleep(*longest).await;
         }

@@ -342,10 +342,10 @@ mod tests {
     #[test]
     fn a_connection_is_struck_only_by_a_fault_that_names_it() {
         let plan = FaultPlan::new(vec!["reset".parse().unwrap()], 0);
-        assert!(plan.strike("CONNECT", CONNECT, "").is_empty());
+        assert!(plan.strike("CONNECT", CONNECT, "", "").is_empty());
         plan.add("close,op=Connect".parse().unwrap());
-        assert_eq!(plan.strike("CONNECT", CONNECT, "").len(), 1);
-        assert_eq!(plan.strike("GET", "GetObject", "k").len(), 1);
+        assert_eq!(plan.strike("CONNECT", CONNECT, "", "").len(), 1);
+        assert_eq!(plan.strike("GET", "GetObject", "k", "").len(), 1);
     }
 
     #[tokio::test]

@@ -109,8 +109,7 @@ impl Endpoint {
 }
 
 fn bad_endpoint(text: &str) -> Error {
-    let shown = crate::http::redacted_text(text);
-    Error::new(Kind::Invalid, format!("`{shown}` is no endpoint"))
+    Error::new(Kind::Invalid, format!("`{text}` is no endpoint"))
         .with_hint("Write host:port, or http://host:port, without the bucket")
 }
 

@@ -1,0 +1,188 @@
+"""Marked secrets through every SQL door and every trouble: no text of Penstock's holds a mark."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from harness import AZURE_ACCOUNT, connect
+
+MARK = "U0VDUkVU"
+"""Stands in each secret. It is base64, as the signature of an account is."""
+
+TROUBLES = ["refuses", "misses", "quotes", "page", "redirects", "cuts", "answers"]
+
+DUCKDBS_OWN = re.compile(
+    r"No files found that match the pattern|Table with name .* does not exist|CSV Error on Line"
+    r"|error.*sniffing file|Cannot open database|while sniffing|No magic bytes found"
+)
+"""Begins of texts that DuckDB writes itself, with the path as it was typed."""
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Does the same to every request."""
+
+    trouble = ""
+
+    def answer(self) -> None:
+        quoted = html.escape(f"{self.requestline} {self.headers}".replace("\n", " "))
+        more: dict[str, str] = {}
+        match self.trouble:
+            case "cuts":
+                self.close_connection = True
+                return
+            case "refuses":
+                status, body = 403, ""
+            case "misses":
+                status, body = 404, ""
+            case "quotes":
+                status = 400
+                body = f"<Error><Code>Odd</Code><Message>{quoted}</Message></Error>"
+            case "page":
+                status, body = 404, f"<html>{quoted}</html>"
+                more["Content-Type"] = "text/html"
+            case "redirects":
+                status, body = 302, ""
+                more["Location"] = f"http://127.0.0.1:1/y?sv=1&sig={MARK}"
+            case _:
+                status, body = 200, "a\n1\n"
+        self.send_response(status)
+        for name, value in more.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.wfile.write(body.encode())
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_PUT(self) -> None:
+        self.answer()
+
+    def do_POST(self) -> None:
+        self.answer()
+
+    def do_DELETE(self) -> None:
+        self.answer()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture(params=TROUBLES)
+def host(request: pytest.FixtureRequest) -> Iterator[str]:
+    handler = type("OneHandler", (Handler,), {"trouble": request.param})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that gives up soon."""
+    con = connect()
+    con.execute("SET penstock_retry_base_ms = 1; SET penstock_retry_max_ms = 20")
+    con.execute("SET penstock_request_deadline_ms = 200; SET penstock_connect_timeout_ms = 500")
+    yield con
+    con.close()
+
+
+def urls(host: str) -> list[str]:
+    return [
+        f"http://{host}/d/x.csv?sv=1&se=2&sig={MARK}",
+        f"http://{host}/d/*.csv?sv=1&sig={MARK}",
+        f"http://{host}/x.csv?X-Amz-Signature={MARK}&X-Amz-Security-Token={MARK}",
+        f"http://{host}/x.csv?AWSAccessKeyId={MARK}&Signature={MARK}%3D&Expires=1",
+        f"http://{host}/x.csv?X-Goog-Signature={MARK}&X-Goog-Credential={MARK}",
+        f"http://user:{MARK}@{host}/x.csv",
+        f"https://{host}/x.csv?sv=1&sig={MARK}",
+        f"az://c/x.csv?sv=1&sp=r&sig={MARK}",
+        f"az://c/d/*.csv?sv=1&sp=r&sig={MARK}",
+        f"az://c/dir?sv=1&sig={MARK}/x.csv",
+        f"s3://b/x.csv?s3_access_key_id={MARK}&s3_secret_access_key={MARK}",
+        f"s3://b/x.csv?s3_secret_acces_key={MARK}",
+    ]
+
+
+STATEMENTS = [
+    "FROM read_csv('{}')",
+    "FROM read_text('{}')",
+    "FROM read_parquet('{}')",
+    "FROM glob('{}')",
+    "EXPLAIN ANALYZE FROM read_csv('{}')",
+    "COPY (SELECT 1 AS a) TO '{}' (FORMAT csv)",
+    "COPY (SELECT 1 AS a) TO '{}' (FORMAT parquet)",
+    "COPY (SELECT 1 AS a, 2 AS p) TO '{}' (FORMAT csv, PARTITION_BY (p), OVERWRITE)",
+    "ATTACH '{}' AS other (READ_ONLY)",
+]
+
+
+def judge(text: str, what: str) -> None:
+    """DuckDB quotes the statement, and paths in errors of its own; all else is Penstock's."""
+    ours = text.split("\nLINE ")[0]
+    if not DUCKDBS_OWN.search(ours):
+        assert MARK not in ours, f"{what}: {text}"
+
+
+def run(con: duckdb.DuckDBPyConnection, statement: str) -> None:
+    try:
+        rows = con.execute(statement).fetchall()
+    except duckdb.Error as error:
+        judge(str(error), statement)
+    else:
+        # Names that a listing gives back are paths as they were typed.
+        if "ANALYZE" in statement:
+            box = str(rows).partition("Penstock")[2]
+            assert MARK not in box, f"{statement}: {rows}"
+
+
+def test_no_statement_shows_a_secret_whatever_goes_wrong(
+    host: str, con: duckdb.DuckDBPyConnection, capfd: pytest.CaptureFixture[str]
+) -> None:
+    con.execute("SET s3_endpoint = ?", [host])
+    con.execute("SET s3_use_ssl = false; SET s3_url_style = 'path'")
+    string = f"BlobEndpoint=http://{host}/{AZURE_ACCOUNT};AccountName={AZURE_ACCOUNT}"
+    con.execute("SET azure_storage_connection_string = ?", [string])
+    for url in urls(host):
+        for statement in STATEMENTS:
+            run(con, statement.format(url))
+    for table in ("penstock_requests()", "penstock_cache()", "penstock_stats()"):
+        assert MARK not in str(con.execute(f"FROM {table}").fetchall()), table
+    said = capfd.readouterr()
+    assert MARK not in said.out + said.err
+
+
+def test_no_statement_shows_a_credential_of_a_secret(
+    host: str, con: duckdb.DuckDBPyConnection
+) -> None:
+    s3 = f"TYPE s3, ENDPOINT '{host}', URL_STYLE 'path', USE_SSL false"
+    base = f"http://{host}/{AZURE_ACCOUNT}"
+    name = f"ACCOUNT_NAME '{AZURE_ACCOUNT}', ENDPOINT '{base}'"
+    for url, secret in [
+        ("s3://b/x.csv", f"{s3}, KEY_ID '{MARK}', SECRET '{MARK}', SESSION_TOKEN '{MARK}'"),
+        (f"http://{host}/x.csv", f"TYPE http, BEARER_TOKEN '{MARK}'"),
+        ("http://x.invalid/x.csv", f"TYPE http, HTTP_PROXY 'http://u:{MARK}@{host}'"),
+        ("az://c/x.csv", f"TYPE azure, CONNECTION_STRING 'sv=1&sig={MARK}', {name}"),
+        ("az://c/x.csv", f"TYPE azure, CONNECTION_STRING '{base}/c?sv=1&sig={MARK}'"),
+        ("az://c/x.csv", f"TYPE azure, CONNECTION_STRING 'AccountName=a;AcountKey={MARK}'"),
+        ("az://c/x.csv", f"TYPE azure, PROVIDER access_token, ACCESS_TOKEN '{MARK}', {name}"),
+    ]:
+        con.execute(f"CREATE OR REPLACE SECRET s ({secret})")
+        for statement in STATEMENTS:
+            run(con, statement.format(url))
+        assert MARK not in str(con.execute("FROM penstock_requests()").fetchall())
