@@ -1,8 +1,8 @@
 //! Which URLs the scope of a secret covers. Pure.
 //!
-//! A scope is the beginning of a URL. Names in it end at a boundary: scheme, host and port, account,
-//! bucket and container of a scope are those of the URL, or the scope does not cover it. Behind the
-//! bucket, the container or the host the scope is a prefix of text, as in DuckDB.
+//! A scope is the beginning of a URL. Names in it end at a boundary: scheme, host and port,
+//! account, bucket and container of a scope are those of the URL, or the scope does not cover it.
+//! After the bucket, the container or the host the scope is a prefix of text, as in DuckDB.
 //!
 //! Two texts name one host where they differ in the case of its letters, in the spelling of an IPv6
 //! address, or in a port that the scheme implies. Everything else counts as another host or bucket:

@@ -253,9 +253,9 @@ mod tests {
         let one = summed_up(vec![refused(7)], 1).unwrap_err();
         assert_eq!(one.to_string(), "s3://b/k0007: refused");
         let all = summed_up((0..1000).map(refused).collect(), 1000).unwrap_err();
-        let told = "s3://b/k0000: refused (1000 of 1000 removals failed; also; s3://b/k0001: refused; \
-                    s3://b/k0002: refused; s3://b/k0003: refused; and 996 more)";
-        assert_eq!(all.to_string(), told);
+        let text = "s3://b/k0000: refused (1000 of 1000 removals failed; also; s3://b/k0001: \
+                    refused; s3://b/k0002: refused; s3://b/k0003: refused; and 996 more)";
+        assert_eq!(all.to_string(), text);
         assert_eq!(all.kind(), Kind::Denied);
     }
 }

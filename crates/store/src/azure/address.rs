@@ -250,7 +250,8 @@ mod tests {
         /// What is encoded once in the URL is encoded once in the request, whatever it is.
         #[test]
         fn a_container_is_encoded_once(name in "[a-zA-Z0-9 %+üé._-]{1,12}") {
-            let typed = percent_encoding::utf8_percent_encode(&name, percent_encoding::NON_ALPHANUMERIC);
+            let reserved = percent_encoding::NON_ALPHANUMERIC;
+            let typed = percent_encoding::utf8_percent_encode(&name, reserved);
             let url = format!("abfss://{typed}@onelake.dfs.fabric.microsoft.com/k");
             let address = Address::parse(&url).unwrap();
             prop_assert_eq!(&address.container, &name);

@@ -1,14 +1,14 @@
 //! Whether credentials may go to a host that a URL names. Pure.
 //!
-//! A token reads every account that its identity may read, a shared access signature is all that its
-//! holder needs, and a signature by the account's key does not name the host: whoever receives one of
-//! them can use it. So they go to the hosts of Azure's storage services, and where they were made for
-//! one account, to its hosts. A host of any other kind is named where the credentials are, by
-//! `endpoint` or a connection string, and never by a URL alone.
+//! A token reads every account that its identity may read. A shared access signature is all that
+//! its holder needs. A signature by the account's key does not name the host. A server that
+//! receives one of them can use it. So they go to the hosts of Azure's storage services, and if
+//! they were made for one account, to its hosts. A host of any other kind is named where the
+//! credentials are, by `endpoint` or a connection string, and never by a URL alone.
 
 use super::address::{AccountHost, blob_suffix};
 
-/// What the host names of Azure's clouds end with, behind `blob.` or `dfs.`: the public cloud and its
+/// The ends of host names of Azure's clouds, after `blob.` or `dfs.`: the public cloud and its
 /// accounts with DNS zones, China, US Government, Germany (until 2021), and OneLake.
 const CLOUDS: &[&str] = &[
     "core.windows.net",
@@ -195,7 +195,8 @@ mod tests {
             let address = Address::parse(&format!("az://c@{host}/x")).unwrap();
             let is_own = check(&address.account.unwrap(), ANY).is_ok();
             prop_assert!(!is_own || CLOUDS.iter().any(|cloud| {
-                host.ends_with(&format!(".blob.{cloud}")) || host.ends_with(&format!(".dfs.{cloud}"))
+                let ends = |service| host.ends_with(&format!(".{service}.{cloud}"));
+                ends("blob") || ends("dfs")
             }), "{host}");
         }
     }

@@ -197,7 +197,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_query_in_one_spelling_stays(text in "([a-z]{1,3}=[ -~]{0,9}&){0,4}sig=[A-Za-z0-9+/=]{4,9}") {
+        fn a_query_in_one_spelling_stays(
+            text in "([a-z]{1,3}=[ -~]{0,9}&){0,4}sig=[A-Za-z0-9+/=]{4,9}",
+        ) {
             if let Ok(once) = parse(&text) {
                 let twice = parse(once.reveal()).unwrap();
                 prop_assert_eq!(once.reveal(), twice.reveal());

@@ -32,7 +32,7 @@ pub struct HttpStore {
     http: HttpClient,
     /// Sent to this server only, and within the scope.
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// The scope of the secret that the headers are of, percent-encoded; `None` for the whole server.
+    /// The scope of the headers' secret, percent-encoded; `None` for the whole server.
     scope: Option<String>,
     secret_name: Option<String>,
     redirects: Redirects,

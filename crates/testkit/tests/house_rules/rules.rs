@@ -91,6 +91,7 @@ const CALLS: &[(&str, &str, &[&str])] = &[
             "crates/cli/src/doctor.rs",
             "crates/gateway/src/exchange.rs",
             "crates/gateway/src/lib.rs",
+            "crates/gateway/src/notices.rs",
             "crates/gateway/src/uploads.rs",
             "crates/store/src/answer/failure.rs",
             "crates/store/src/azure/batch.rs",

@@ -124,7 +124,7 @@ pub(super) fn access(
     Ok(Found::given(Access::Anonymous))
 }
 
-/// Whether the key is that of DuckDB's settings and httpfs has copied it there from the environment.
+/// Whether the key is in DuckDB's settings because httpfs copied it from the environment.
 fn is_copy_of_environment(
     options: &StoreOptions,
     environment: &dyn Fn(&str) -> Option<String>,
