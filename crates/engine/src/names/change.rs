@@ -229,10 +229,10 @@ fn summed_up(failures: Vec<Error>, all: usize) -> Result<()> {
         return Err(first);
     }
     let count = failures.len() + 1;
-    let mut note = format!("{count} of {all} removals failed; also");
+    let mut note = format!("{count} of {all} removals failed");
     for failure in failures.by_ref().take(FAILURES_SHOWN - 1) {
         // Writing into a string cannot fail.
-        let _ = write!(note, "; {failure}");
+        let _ = write!(note, "; also {failure}");
     }
     if failures.len() > 0 {
         let _ = write!(note, "; and {} more", failures.len());
@@ -253,8 +253,8 @@ mod tests {
         let one = summed_up(vec![refused(7)], 1).unwrap_err();
         assert_eq!(one.to_string(), "s3://b/k0007: refused");
         let all = summed_up((0..1000).map(refused).collect(), 1000).unwrap_err();
-        let text = "s3://b/k0000: refused (1000 of 1000 removals failed; also; s3://b/k0001: \
-                    refused; s3://b/k0002: refused; s3://b/k0003: refused; and 996 more)";
+        let text = "s3://b/k0000: refused (1000 of 1000 removals failed; also s3://b/k0001: \
+                    refused; also s3://b/k0002: refused; also s3://b/k0003: refused; and 996 more)";
         assert_eq!(all.to_string(), text);
         assert_eq!(all.kind(), Kind::Denied);
     }
