@@ -399,7 +399,10 @@ async fn names_that_xml_cannot_carry_are_removed_one_by_one() {
     let results = store.delete_batch(&keys).await.unwrap();
     assert!(results.iter().all(Result::is_ok));
     let requests = requests.lock().unwrap();
-    assert!(requests[1].0.starts_with("DELETE /bucket/bell%07 "), "{}", requests[1].0);
+    // They are removed at the same time, so in either order.
+    for line in ["DELETE /bucket/plain ", "DELETE /bucket/bell%07 "] {
+        assert!(requests.iter().any(|(head, _)| head.starts_with(line)), "{requests:?}");
+    }
 }
 
 #[tokio::test]
