@@ -17,8 +17,9 @@ use std::sync::atomic::Ordering;
 /// What came of a request for an object.
 pub(super) enum Came {
     Answer(GetResponse),
-    /// Bytes that are not those asked for, and the range that they are told to be.
-    Part(Error, Option<ByteRange>),
+    /// Bytes that are not those asked for, and what the server says they are: their range, and the
+    /// size of the object.
+    Part(Error, Option<(ByteRange, Option<u64>)>),
     Refused {
         failure: Failure,
         headers: HeaderMap,
@@ -169,7 +170,16 @@ impl HttpStore {
     /// A request, and one without a range where the first one's range cannot be had.
     pub(super) async fn ask_twice(&self, key: &str, request: &GetRequest) -> Result<Came> {
         match self.ask(key, request).await? {
-            Came::Part(..) if request.range != GetRange::All => self.ask_all(key, request).await,
+            Came::Part(error, told) if request.range != GetRange::All => {
+                let size = told.and_then(|(_, size)| size);
+                match self.ask_all(key, request).await? {
+                    // The object has one size, so one of the two answers is cut short.
+                    Came::Answer(answer) if contradict(size, answer.meta.size_bytes) => {
+                        Ok(Came::Part(error, told))
+                    }
+                    came => Ok(came),
+                }
+            }
             Came::Refused { failure, headers } if request.range != GetRange::All => {
                 let told = answer::unsatisfiable_extent(request.range, &headers, &failure);
                 let is_told =
@@ -247,7 +257,7 @@ impl HttpStore {
                     GetRange::All => named(only_a_part(told.map(|(range, _)| range))),
                     _ => named(error),
                 };
-                return Ok(Came::Part(error, told.map(|(range, _)| range)));
+                return Ok(Came::Part(error, told));
             }
         };
         let is_part =
@@ -286,6 +296,10 @@ impl HttpStore {
             _ => asked.refuse_unchanged(meta).map_err(|error| self.named("GET", key, error)),
         }
     }
+}
+
+fn contradict(one: Option<u64>, other: Option<u64>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one != other)
 }
 
 fn empty(meta: ObjectMeta, at: u64) -> GetResponse {
