@@ -7,7 +7,7 @@ mod failure;
 
 pub(crate) use extent::{
     Extent, UNKNOWN_END, extent, is_object, is_page, parse_content_range, range_header,
-    unsatisfiable_extent,
+    size_of_cut_part, unsatisfiable_extent,
 };
 pub(crate) use failure::Failure;
 

@@ -84,6 +84,21 @@ fn whole(asked: GetRange, length: Option<u64>, headers: &HeaderMap) -> Extent {
     Extent { range, size_bytes: length, ranges }
 }
 
+/// The object's size by a part that names the range asked for and holds another number of bytes: its
+/// body was cut, and its head is right. `None` for every other answer.
+pub(crate) fn size_of_cut_part(asked: GetRange, headers: &HeaderMap) -> Option<u64> {
+    let length = crate::http::content_length(headers).ok()??;
+    let text = text_header(headers, CONTENT_RANGE.as_str())?;
+    let (range, size) = parse_content_range(&text)?;
+    let size = size?;
+    let is_asked = match asked {
+        GetRange::All => range.start == 0,
+        GetRange::From(start) | GetRange::Bounded(ByteRange { start, .. }) => range.start == start,
+        GetRange::Suffix(_) => range.end == size,
+    };
+    (is_asked && length != range.len()).then_some(size)
+}
+
 /// Whether a 206 to a request for all bytes is one page of many: it names no range of bytes.
 pub(crate) fn is_page(headers: &HeaderMap) -> bool {
     let media_type = text_header(headers, CONTENT_TYPE.as_str()).unwrap_or_default();

@@ -26,6 +26,19 @@ const S3_DENIED: &str = "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code>
      <Message>Access Denied.</Message><RequestId>1</RequestId></Error>";
 
 #[test]
+fn a_part_with_a_cut_body_still_tells_the_size() {
+    let size = |asked, range: &str, length: &str| {
+        size_of_cut_part(asked, &headers(&[("content-range", range), ("content-length", length)]))
+    };
+    let front = bounded(0, 10);
+    assert_eq!(size(front, "bytes 0-9/100", "4"), Some(100));
+    assert_eq!(size(GetRange::Suffix(10), "bytes 90-99/100", "4"), Some(100));
+    assert_eq!(size(front, "bytes 0-9/100", "10"), None, "the body is whole");
+    assert_eq!(size(front, "bytes 1-9/109", "10"), None, "the head names another range");
+    assert_eq!(size(front, "bytes 0-9/*", "4"), None);
+}
+
+#[test]
 fn statuses_and_codes_have_one_meaning() {
     use Kind::*;
     let xml = |code: &str| format!("<Error><Code>{code}</Code></Error>");

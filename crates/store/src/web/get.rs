@@ -17,9 +17,13 @@ use std::sync::atomic::Ordering;
 /// What came of a request for an object.
 pub(super) enum Came {
     Answer(GetResponse),
-    /// Bytes that are not those asked for, and what the server says they are: their range, and the
-    /// size of the object.
-    Part(Error, Option<(ByteRange, Option<u64>)>),
+    /// Bytes that are not those asked for, and the range that the server names.
+    Part {
+        error: Error,
+        named: Option<ByteRange>,
+        /// The object's size, where only the body is at fault.
+        size_bytes: Option<u64>,
+    },
     Refused {
         failure: Failure,
         headers: HeaderMap,
@@ -66,8 +70,8 @@ impl HttpStore {
                 }
                 Ok(answer)
             }
-            Came::Part(_, Some(_)) => self.get_end_instead(key, count, request).await,
-            Came::Part(_, None) => self.get_all_instead(key, request).await,
+            Came::Part { named: Some(_), .. } => self.get_end_instead(key, count, request).await,
+            Came::Part { named: None, .. } => self.get_all_instead(key, request).await,
             Came::Refused { failure, headers } => {
                 if let Some(answer) = self.behind_the_end(key, request, &failure, &headers).await? {
                     return Ok(answer);
@@ -135,7 +139,7 @@ impl HttpStore {
     async fn answer(&self, key: &str, request: &GetRequest, came: Came) -> Result<GetResponse> {
         match came {
             Came::Answer(answer) => Ok(answer),
-            Came::Part(error, _) => Err(error),
+            Came::Part { error, .. } => Err(error),
             Came::Refused { failure, headers } => {
                 match self.behind_the_end(key, request, &failure, &headers).await? {
                     Some(answer) => Ok(answer),
@@ -170,12 +174,11 @@ impl HttpStore {
     /// A request, and one without a range where the first one's range cannot be had.
     pub(super) async fn ask_twice(&self, key: &str, request: &GetRequest) -> Result<Came> {
         match self.ask(key, request).await? {
-            Came::Part(error, told) if request.range != GetRange::All => {
-                let size = told.and_then(|(_, size)| size);
+            Came::Part { error, named, size_bytes } if request.range != GetRange::All => {
                 match self.ask_all(key, request).await? {
-                    // The object has one size, so one of the two answers is cut short.
-                    Came::Answer(answer) if contradict(size, answer.meta.size_bytes) => {
-                        Ok(Came::Part(error, told))
+                    // The object has one size, so this answer is cut short as the first one was.
+                    Came::Answer(answer) if contradict(size_bytes, answer.meta.size_bytes) => {
+                        Ok(Came::Part { error, named, size_bytes })
                     }
                     came => Ok(came),
                 }
@@ -189,7 +192,9 @@ impl HttpStore {
                 }
                 match self.ask_all(key, request).await? {
                     Came::Answer(answer) => Ok(Came::Answer(answer)),
-                    Came::Part(..) | Came::Refused { .. } => Ok(Came::Refused { failure, headers }),
+                    Came::Part { .. } | Came::Refused { .. } => {
+                        Ok(Came::Refused { failure, headers })
+                    }
                 }
             }
             came => Ok(came),
@@ -257,13 +262,15 @@ impl HttpStore {
                     GetRange::All => named(only_a_part(told.map(|(range, _)| range))),
                     _ => named(error),
                 };
-                return Ok(Came::Part(error, told));
+                let size_bytes = answer::size_of_cut_part(request.range, &headers);
+                return Ok(Came::Part { error, named: told.map(|(range, _)| range), size_bytes });
             }
         };
         let is_part =
             status == 206 || extent.ranges == Ranges::Served && request.range != GetRange::All;
         if is_part && !codings.is_empty() && !unpack::may_be_label(&codings, key) {
-            return Ok(Came::Part(named(unpack::refused_range()), None));
+            let error = named(unpack::refused_range());
+            return Ok(Came::Part { error, named: None, size_bytes: None });
         }
         let meta = answer::object_meta(&headers, extent.size_bytes, "");
         self.check_version(key, request, &meta)?;

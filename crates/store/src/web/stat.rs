@@ -111,7 +111,7 @@ impl HttpStore {
         let first = GetRange::Bounded(ByteRange { start: 0, end: 1 });
         match self.ask_twice(key, &GetRequest::from(first)).await? {
             Came::Answer(answer) => Ok(answer.meta),
-            Came::Part(error, _) => Err(error),
+            Came::Part { error, .. } => Err(error),
             Came::Refused { failure, headers } if failure.status == 416 => {
                 match answer::unsatisfiable_extent(first, &headers, &failure) {
                     Some(extent) if extent.size_bytes.is_some() => {
