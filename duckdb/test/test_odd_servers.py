@@ -207,6 +207,9 @@ def test_a_server_that_lies_gives_no_wrong_answer(
     quirk: str, tag: str | None, odd: Odd, con: duckdb.DuckDBPyConnection
 ) -> None:
     odd.tag, odd.quirk = tag, quirk
+    if quirk == "cut":
+        # The last halves are too small to count as progress, so they share one deadline.
+        con.execute("SET penstock_request_deadline_ms = 10000")
     assert answer(con, odd) == RIGHT
 
 

@@ -152,6 +152,8 @@ impl Failure {
                 None => (Kind::Unavailable, Retry::Briefly),
             },
             300..=499 => (Kind::Invalid, Retry::Never),
+            // A proxy on the way may do better at the next request.
+            200..=299 if self.is_html => (Kind::Corrupt, Retry::Briefly),
             200..=299 => (Kind::Corrupt, Retry::Never),
             // No status that HTTP knows: no store wrote it.
             _ => (Kind::Corrupt, Retry::Briefly),
