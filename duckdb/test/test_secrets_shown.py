@@ -20,7 +20,8 @@ TROUBLES = ["refuses", "misses", "quotes", "page", "redirects", "cuts", "answers
 
 DUCKDBS_OWN = re.compile(
     r"No files found that match the pattern|Table with name .* does not exist|CSV Error on Line"
-    r"|error.*sniffing file|Cannot open database|while sniffing|No magic bytes found|too small to be a Parquet file"
+    r"|error.*sniffing file|Cannot open database|while sniffing|No magic bytes found"
+    r"|too small to be a Parquet file"
 )
 """Begins of texts that DuckDB writes itself, with the path as it was typed."""
 

@@ -128,7 +128,7 @@ fn urls(host: &str) -> Vec<(String, Vec<String>)> {
     ];
     let with = |options: &[String]| options.to_vec();
     let web = web.into_iter().map(|url| (url, with(&[])));
-    let az = az.into_iter().chain(az_odd).map(|url| (url, with(&[azure.clone()])));
+    let az = az.into_iter().chain(az_odd).map(|url| (url, with(std::slice::from_ref(&azure))));
     let in_s3 = in_s3.into_iter().map(|url| (url, with(&s3)));
     web.chain(az).chain(in_s3).collect()
 }

@@ -127,7 +127,9 @@ impl Server {
             // object.
             let limit = Duration::from_secs(settings.drain_seconds);
             tokio::time::timeout(limit, graceful.shutdown()).await.ok();
-            drain.map(Drain::end);
+            if let Some(drain) = drain {
+                drain.end();
+            }
         };
         let admin_accepting = async {
             let graceful = GracefulShutdown::new();
