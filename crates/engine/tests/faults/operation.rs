@@ -92,10 +92,10 @@ impl Operation {
             5 => Operation::Get { key: present(dice) },
             6 => Operation::Stat { key: present(dice) },
             7 => Operation::Exists { key: present(dice) },
-            8 | 9 => Operation::List { directory: *dice.pick(&["d", "d/sub", "e", "none"]) },
-            10 | 11 => {
-                Operation::Glob { pattern: *dice.pick(&["**", "d/*", "*/*.parquet", "e/*b*"]) }
-            }
+            8 | 9 => Operation::List { directory: dice.pick::<&str>(&["d", "d/sub", "e", "none"]) },
+            10 | 11 => Operation::Glob {
+                pattern: dice.pick::<&str>(&["**", "d/*", "*/*.parquet", "e/*b*"]),
+            },
             12 => {
                 // More than a part: S3 takes none below 5 MiB.
                 let content = Content::new(dice.whole(0, 1 << 30), dice.whole(5 << 20, 11 << 20));

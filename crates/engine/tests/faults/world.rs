@@ -177,7 +177,7 @@ impl World {
                 self.seed, self.door
             );
             if self.is_shown {
-                println!("{what}");
+                crate::say(&what);
             }
             // Printed only where a check fails.
             let told = Told(&what);
@@ -227,7 +227,7 @@ impl World {
         self.outcome.longest = self.outcome.longest.max(took);
         if let Some(error) = &error {
             if self.is_shown {
-                println!("    {error} ({took:?})");
+                crate::say(&format!("    {error} ({took:?})"));
             }
             self.outcome.errors += 1;
             let kind = error.kind();
