@@ -84,8 +84,8 @@ fn whole(asked: GetRange, length: Option<u64>, headers: &HeaderMap) -> Extent {
     Extent { range, size_bytes: length, ranges }
 }
 
-/// The object's size by a part that names the range asked for and holds another number of bytes: its
-/// body was cut, and its head is right. `None` for every other answer.
+/// The object's size by a part that names the range asked for and holds another number of bytes:
+/// its body was cut, and its head is right. `None` for every other answer.
 pub(crate) fn size_of_cut_part(asked: GetRange, headers: &HeaderMap) -> Option<u64> {
     let length = crate::http::content_length(headers).ok()??;
     let text = text_header(headers, CONTENT_RANGE.as_str())?;
