@@ -11,12 +11,15 @@ say() { printf '[%s] %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# install_package NAME: from Debian, as root.
+# install_package NAME: from Debian, as root. One at a time: what runs in the background installs, too.
 install_package() {
   have apt-get && [ "$(id -u)" = 0 ] || die "install the package $1 and run again"
   say "installing $1"
-  [ -n "${APT_IS_UPDATED:-}" ] || { apt-get update -qq; export APT_IS_UPDATED=1; }
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+  {
+    flock 7
+    [ -n "${APT_IS_UPDATED:-}" ] || { apt-get update -qq; export APT_IS_UPDATED=1; }
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+  } 7>/tmp/penstock-apt.lock
 }
 
 # need_rust: Debian's Rust is older than this workspace's edition, so it is not installed from there.

@@ -9,7 +9,7 @@ use common::{ACCESS_KEY, Lane, SECRET_KEY, Server};
 use penstock_store::{
     HttpClient, HttpOptions, Observer, RequestEvent, S3Store, Store, StoreOptions,
 };
-use penstock_testkit::conform::store::Subject;
+use penstock_testkit::conform::store::{Subject, is_no_blob_name};
 use penstock_testkit::store_conformance;
 use std::sync::Arc;
 
@@ -72,11 +72,6 @@ fn opened(scheme: &str, server: Server) -> Subject {
 /// What no file can be called: a component of more than 255 bytes, or one with a NUL.
 fn is_no_file_name(key: &str) -> bool {
     key.contains('\0') || key.split('/').any(|component| component.len() > 255)
-}
-
-/// What a service on the way to a blob would change.
-fn is_no_blob_name(key: &str) -> bool {
-    key.contains('\\') || key.split('/').any(|part| part == "." || part == "..")
 }
 
 store_conformance!(on_local, local);

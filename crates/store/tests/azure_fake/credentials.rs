@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use penstock_base::{Kind, Retry};
 use penstock_store::{GetRange, Store};
-use penstock_testkit::conform::store::Subject;
+use penstock_testkit::conform::store::{Subject, is_no_blob_name};
 use penstock_testkit::fake::options::{AZURE_ACCOUNT, AZURE_ACCOUNT_KEY};
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions};
 use penstock_testkit::store_conformance;
@@ -20,10 +20,6 @@ pub fn sas() -> String {
     let signature = STANDARD.encode(ring::hmac::sign(&key, text.as_bytes()));
     let signature = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
     format!("?sv={version}&ss=b&srt=sco&sp={rights}&se={end}&sig={signature}")
-}
-
-fn is_no_blob_name(key: &str) -> bool {
-    key.contains('\\') || key.split('/').any(|part| part == "." || part == "..")
 }
 
 fn subject(fake: FakeHandle, options: &[(&str, &str)]) -> Subject {

@@ -103,6 +103,12 @@ impl From<Arc<dyn Store>> for Subject {
     }
 }
 
+/// What Azure cannot name: servers resolve `.` and `..` between slashes, and the service turns `\\`
+/// into `/`.
+pub fn is_no_blob_name(key: &str) -> bool {
+    key.contains('\\') || key.split('/').any(|part| part == "." || part == "..")
+}
+
 fn not_a_file_name(key: &str) -> bool {
     key.split('/').any(|segment| matches!(segment, "" | "." | "..") || segment.len() > 255)
         || key.contains('\\')
