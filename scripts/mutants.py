@@ -1,0 +1,162 @@
+"""The mutation check: faults are planted in what decides, and each must make a test fail.
+
+usage: mutants.py CARGO_MUTANTS [--every N] [--from K] [--crate NAME]
+
+cargo-mutants lists the faults that it can plant in the files of mutants.toml (a comparison turned
+round, a check left out, another value returned). Of these each Nth is planted, from the Kth on, so
+that the same source gives the same sample. First the unit tests of the crate run; what they do not
+notice is tried on programs of its tests. A fault that nothing notices is an error unless
+mutants-survive.tsv names it with a reason, and so is a row there for a fault that is noticed.
+
+It works in a copy of the checkout (build/mutants), so that a run that is stopped leaves no fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ROOT / "scripts"
+WORK = ROOT / "build/mutants"
+EVERY = 13
+"""One fault in so many: about sixty-five of them."""
+TIMEOUT_S = 120
+"""Longest time of the tests on one fault; what hangs counts as noticed."""
+OUTCOMES = ("caught", "missed", "timeout", "unviable")
+
+
+@dataclass(frozen=True)
+class Crate:
+    """What is tried in a crate."""
+
+    name: str
+    files: list[str]
+    tests: list[str]
+
+
+def crates(text: str) -> list[Crate]:
+    """What mutants.toml says."""
+    return [Crate(name, it["files"], it["tests"]) for name, it in tomllib.loads(text).items()]
+
+
+def sample(faults: list[str], every: int, first: int) -> list[str]:
+    """Each Nth fault, from one on."""
+    return faults[first % every :: every]
+
+
+def plain(fault: str) -> str:
+    """The fault without line and column, which other changes move."""
+    return re.sub(r"^([^:]+):\d+:\d+: ", r"\1: ", fault)
+
+
+def read_survivors(text: str) -> dict[str, str]:
+    """Fault to the reason why no test can notice it."""
+    rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
+    if wrong := [row for row in rows if len(row) != 2 or not all(part.strip() for part in row)]:
+        raise ValueError(f"{wrong[0]} is not a fault, a tab and a reason")
+    return dict(rows)
+
+
+def complaints(
+    missed: Iterable[str], noticed: Iterable[str], known: Mapping[str, str]
+) -> list[str]:
+    """What differs from the list of survivors."""
+    unknown = [f"no test notices: {fault}" for fault in missed if plain(fault) not in known]
+    # Several faults may have one name without their columns: a row stands while one survives.
+    surviving = {plain(fault) for fault in missed}
+    gone = sorted({plain(fault) for fault in noticed} & set(known) - surviving)
+    return unknown + [f"is noticed now: remove it from the list: {fault}" for fault in gone]
+
+
+def copy_checkout() -> Path:
+    """A copy of what git knows; unchanged files keep their time, so that little is built anew."""
+    tree = WORK / "tree"
+    tree.mkdir(parents=True, exist_ok=True)
+    command = "git ls-files -z | tar --null --ignore-failed-read -T - -cf - | tar -xf - -C"
+    subprocess.run(f"{command} '{tree}'", cwd=ROOT, shell=True, check=True)  # noqa: S602
+    return tree
+
+
+def cargo_mutants(program: str, tree: Path, words: list[str], tests: list[str]) -> str:
+    """Runs cargo-mutants in the copy; what it prints."""
+    environment = os.environ | {
+        "CARGO_TARGET_DIR": str(WORK / "target"),
+        "CARGO_INCREMENTAL": "1",
+        "CARGO_PROFILE_DEV_DEBUG": "false",
+    }
+    command = [program, "mutants", "--colors", "never", *words]
+    if tests:
+        command += ["--", *tests]
+    run = subprocess.run(
+        command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    # 2: some are missed, 3: some hang; else it could not work at all.
+    if run.returncode not in (0, 2, 3):
+        raise SystemExit(f"cargo-mutants failed ({run.returncode}):\n{run.stdout}")
+    return run.stdout
+
+
+def plant(
+    program: str, tree: Path, crate: Crate, faults: list[str], tests: list[str]
+) -> dict[str, list[str]]:
+    """Plants each fault and runs tests; outcome to faults."""
+    output = WORK / "out"
+    chosen = [word for fault in faults for word in ("-F", f"^{re.escape(fault)}$")]
+    files = [word for file in crate.files for word in ("-f", file)]
+    # Without a run on the whole tree first: the Rust stage has shown that its tests pass.
+    words = ["--in-place", "--baseline", "skip", "--timeout", str(TIMEOUT_S), "--cap-lints", "true"]
+    words += ["--cargo-arg=--locked", "-p", crate.name, "-o", str(output), *files, *chosen]
+    print(cargo_mutants(program, tree, words, tests), end="", flush=True)
+    told = output / "mutants.out"
+    return {name: (told / f"{name}.txt").read_text().splitlines() for name in OUTCOMES}
+
+
+def check(
+    program: str, tree: Path, crate: Crate, options: argparse.Namespace
+) -> dict[str, list[str]]:
+    """The outcomes of a crate's sample."""
+    files = [word for file in crate.files for word in ("-f", file)]
+    listed = cargo_mutants(program, tree, ["--list", "-p", crate.name, *files], [])
+    faults = sample(listed.splitlines(), options.every, options.first)
+    outcomes = plant(program, tree, crate, faults, ["--lib"])
+    if outcomes["missed"]:
+        tests = [word for test in crate.tests for word in ("--test", test)]
+        again = plant(program, tree, crate, outcomes["missed"], tests)
+        outcomes["missed"] = []
+        for name in OUTCOMES:
+            outcomes[name] += again[name]
+    return outcomes
+
+
+def main() -> int:
+    """Runs the check; 1 if something is not as the list of survivors says."""
+    parser = argparse.ArgumentParser(description="Plants faults, and tells what no test notices.")
+    parser.add_argument("program")
+    parser.add_argument("--every", type=int, default=EVERY)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--crate")
+    options = parser.parse_args()
+    known = read_survivors((SCRIPTS / "mutants-survive.tsv").read_text())
+    tree = copy_checkout()
+    total: dict[str, list[str]] = {name: [] for name in OUTCOMES}
+    for crate in crates((SCRIPTS / "mutants.toml").read_text()):
+        if options.crate in (None, crate.name):
+            for name, faults in check(options.program, tree, crate, options).items():
+                total[name] += faults
+    differences = complaints(total["missed"], total["caught"] + total["timeout"], known)
+    print(*differences, sep="\n")
+    counts = ", ".join(f"{len(total[name])} {name}" for name in OUTCOMES)
+    print(f"faults planted: {sum(map(len, total.values()))} ({counts})")
+    return int(bool(differences))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
