@@ -157,3 +157,81 @@ def test_a_prepared_statement_outlives_a_listing_that_failed(
     store.reset()
     for least in [0, 100]:
         assert reader.execute(f"EXECUTE few({least})").fetchone() == (files - least,)
+
+
+POLICIES = [
+    "penstock_cache_validation = 'time'",
+    "penstock_metadata_validity_ms = 0",
+    "penstock_cache_validation = 'query'",
+    "penstock_cache_validation = 'never'",
+]
+# What a listing tells of its files.
+TOLD = [
+    "SELECT sum(size), max(epoch(last_modified)) FROM read_blob('{}')",
+    "SELECT sum(size), max(epoch(last_modified)) FROM read_text('{}')",
+    "SELECT count(filename) FROM read_blob('{}')",
+    "SELECT count(*) FROM read_text('{}')",
+    "SELECT count(*) FROM glob('{}')",
+]
+# What takes bytes of each of them.
+READ = [
+    "SELECT count(content) FROM read_blob('{}')",
+    "SELECT sum(i) FROM read_parquet('{}')",
+    "SELECT count(DISTINCT filename) FROM read_parquet('{}', filename = true)",
+    "SELECT sum(i) FROM read_parquet('{}', union_by_name = true)",
+    "SELECT count(*) FROM parquet_file_metadata('{}')",
+    "SELECT count(*) FROM parquet_metadata('{}')",
+    "SELECT count(*) FROM parquet_schema('{}')",
+]
+
+
+def asked(store: Fake) -> list[str]:
+    """The methods of all requests but listings."""
+    listed = LISTS[store.kind]
+    found = [it["method"] for it in store.requests() if it["operation"] != listed]
+    store.reset()
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_listing_told_is_not_asked_again(
+    policy: str, con: duckdb.DuckDBPyConnection, store: Fake, root: str
+) -> None:
+    con.execute(f"COPY (SELECT 7 AS i) TO '{store.url('listed/one/a.csv')}'")
+    texts = store.url("listed/texts")
+    query = f"SELECT i, i % {FILES} AS p FROM range({FILES * ROWS}) t(i)"
+    con.execute(f"COPY ({query}) TO '{texts}' (FORMAT csv, PARTITION_BY (p), OVERWRITE)")
+    store.reset()
+    one = store.url("listed/one/*.csv")
+    shapes = [(query.format(f"{texts}/*/*.csv"), 0) for query in TOLD]
+    shapes += [(query.format(one), 0) for query in TOLD]
+    shapes += [(query.format(f"{root}/*/*.parquet"), FILES) for query in READ]
+    for count, source in [(FILES, f"{texts}/*/*.csv"), (1, one)]:
+        shapes += [
+            (f"SELECT count(*) FROM read_csv('{source}')", count),
+            (f"SELECT count(DISTINCT filename) FROM read_csv('{source}', filename = true)", count),
+        ]
+    shapes.append((f"SELECT count(*) FROM sniff_csv('{one}')", 1))
+    for shape, gets in shapes:
+        reader = scanner(store)
+        reader.execute(f"SET {policy}")
+        cold = reader.execute(shape).fetchall()
+        assert asked(store) == ["GET"] * gets, shape
+        # The bytes are here; a listing tells that they are still those of the object.
+        assert reader.execute(shape).fetchall() == cold
+        assert asked(store) == [], shape
+        reader.close()
+
+
+def test_size_and_time_of_thousands_of_files_are_one_listing(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    root, files = store.url("listed/thousands"), 2000
+    con.execute("SET partitioned_write_max_open_files = 5000")
+    query = f"SELECT i, i AS p FROM range({files}) t(i)"
+    con.execute(f"COPY ({query}) TO '{root}' (FORMAT csv, PARTITION_BY (p), OVERWRITE)")
+    reader = scanner(store, threads=4)
+    store.reset()
+    query = f"SELECT count(*), count(size), count(last_modified) FROM read_blob('{root}/*/*')"
+    assert reader.execute(query).fetchone() == (files, files, files)
+    assert asked(store) == []

@@ -1,7 +1,8 @@
 //! Remembers size and ETag of objects, and for how long they count as known.
 //!
 //! An entry is confirmed by every answer of the store that carries its ETag; for how long that
-//! makes it fresh is `cache_validation`'s to say ([`Validity`]). Writing or removing an object
+//! makes it fresh is `cache_validation`'s to say ([`Validity`]). What was asked for after a query
+//! began is fresh for that query, unless each open is to ask. Writing or removing an object
 //! through this engine replaces or drops its entry, whatever credentials were used. Absence is
 //! never remembered. An answer to a request that began before that tells nothing new.
 
@@ -19,7 +20,17 @@ struct Entry {
     mount: u64,
     meta: ObjectMeta,
     confirmed: Instant,
+    /// When the latest request began that told it.
+    asked: Instant,
     immutable: bool,
+}
+
+impl Entry {
+    fn is_fresh(&self, validity: Validity, since: Option<Instant>) -> bool {
+        // Within one tick of the clock nobody knows what came first.
+        let is_of_now = since.is_some_and(|since| self.asked > since);
+        self.immutable || is_of_now || validity.holds(self.confirmed.elapsed())
+    }
 }
 
 /// What is known under one name.
@@ -65,6 +76,12 @@ impl Validity {
 }
 
 impl QueryCore {
+    /// What was asked for later than this counts in this query; nothing where each open asks.
+    pub(crate) fn counts_since(&self, of_the_door: Validation) -> Option<Instant> {
+        let policy = self.settings.cache_validation.or(of_the_door);
+        (!matches!(policy, Validation::Auto | Validation::Always)).then_some(self.began)
+    }
+
     /// For how long what is known of objects counts in this query.
     pub(crate) fn validity(&self, of_the_door: Validation) -> Validity {
         match self.settings.cache_validation.or(of_the_door) {
@@ -108,17 +125,16 @@ impl MetadataCache {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).set_capacity(entries_max);
     }
 
-    /// What is known, and whether that is fresh.
-    pub fn get(&self, at: &Location, validity: Validity) -> Remembered {
+    /// What is known, and whether that is fresh: because it is valid still, or because it was asked
+    /// for later than `since`.
+    pub fn get(&self, at: &Location, validity: Validity, since: Option<Instant>) -> Remembered {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let found = entries
             .get(&at.name())
             .and_then(|known| known.entries.iter().find(|entry| entry.mount == at.mount.id));
         match found {
             None => Remembered::Nothing,
-            Some(entry) if entry.immutable || validity.holds(entry.confirmed.elapsed()) => {
-                Remembered::Fresh(entry.meta.clone())
-            }
+            Some(entry) if entry.is_fresh(validity, since) => Remembered::Fresh(entry.meta.clone()),
             Some(entry) => Remembered::Stale(entry.meta.clone()),
         }
     }
@@ -148,8 +164,8 @@ impl MetadataCache {
         let name = at.name();
         let mut known = entries.remove(&name).unwrap_or_default();
         let is_late = known.changed.is_some_and(|changed| asked < changed);
-        let fresh =
-            Entry { mount: at.mount.id, meta: meta.clone(), confirmed: Instant::now(), immutable };
+        let confirmed = Instant::now();
+        let fresh = Entry { mount: at.mount.id, meta: meta.clone(), confirmed, asked, immutable };
         let counts = match known.entries.iter_mut().find(|entry| entry.mount == at.mount.id) {
             Some(entry) => {
                 let is_same = entry.meta.etag == meta.etag;
@@ -157,7 +173,8 @@ impl MetadataCache {
                 if counts {
                     let immutable = immutable || (entry.immutable && is_same);
                     let known_size = entry.meta.size_bytes;
-                    *entry = Entry { immutable, ..fresh };
+                    let asked = asked.max(entry.asked);
+                    *entry = Entry { immutable, asked, ..fresh };
                     // An answer may confirm the version, and tell no size.
                     if is_same && entry.meta.etag.is_some() && entry.meta.size_bytes.is_none() {
                         entry.meta.size_bytes = known_size;
@@ -236,8 +253,8 @@ mod tests {
     fn what_is_known_of_an_object_takes_the_room_of_its_mounts() {
         let mut known = Known::default();
         for mount in 1..4 {
-            let (meta, confirmed) = (ObjectMeta::default(), Instant::now());
-            known.add(Entry { mount, meta, confirmed, immutable: false });
+            let (meta, now) = (ObjectMeta::default(), Instant::now());
+            known.add(Entry { mount, meta, confirmed: now, asked: now, immutable: false });
             assert_eq!((known.entries.capacity() as u64, known.weight()), (mount, mount));
         }
     }

@@ -273,7 +273,7 @@ async fn find_out(
     };
     let trusted = |meta: &ObjectMeta| engine.range_support.is_served(at) || is_here(meta);
     let mut size_bytes = known.meta.size_bytes;
-    match query.remembered(at, query.validity(Validation::Time)) {
+    match query.remembered(at, Validation::Time) {
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
             warm_known(&meta);
@@ -337,8 +337,9 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
         opened.get(&at.id()).and_then(|cell| cell.get().map(|opened| opened.meta.clone()))
     };
     let opened = opened.filter(|_| !query.asks_always());
-    let validity = query.validity(Validation::Time);
-    let known = opened.or_else(|| match query.engine.metadata.get(at, validity) {
+    let (validity, since) =
+        (query.validity(Validation::Time), query.counts_since(Validation::Time));
+    let known = opened.or_else(|| match query.engine.metadata.get(at, validity, since) {
         Remembered::Fresh(meta) => Some(meta),
         Remembered::Stale(_) | Remembered::Nothing => None,
     });

@@ -22,6 +22,7 @@ use crate::read::version::Version;
 use crate::read::{Known, tail_first};
 use penstock_base::ByteRange;
 use penstock_store::ObjectMeta;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::task::AbortHandle;
 
@@ -40,6 +41,8 @@ pub(crate) struct Place {
     pub(super) reader: u64,
     /// What is known of the file, from a listing or an answer.
     version: Version,
+    /// Its reader has begun to read.
+    has_begun: AtomicBool,
     neighbours: Weak<Neighbours>,
 }
 
@@ -287,7 +290,7 @@ impl Neighbours {
     ) -> Place {
         state.readers_seen += 1;
         let (reader, neighbours) = (state.readers_seen, Arc::downgrade(self));
-        Place { glob, index, reader, version, neighbours }
+        Place { glob, index, reader, version, has_begun: AtomicBool::default(), neighbours }
     }
 
     fn closed(&self, place: &Place) {
@@ -321,6 +324,19 @@ impl Neighbours {
         drop(state);
         drop(passed);
         Some(place)
+    }
+
+    /// Takes note that a reader begins to read, and begins to fetch the first bytes of the files
+    /// that follow.
+    pub(super) fn begins(&self, query: &Arc<QueryCore>, place: &Place) {
+        if place.has_begun.swap(true, Ordering::Relaxed) || !place.is_in(&query.neighbours) {
+            return;
+        }
+        let mut state = self.lock();
+        let State { globs, tasks, .. } = &mut *state;
+        if let Some(glob) = globs.iter_mut().find(|glob| glob.id == place.glob) {
+            glob.openings.begins(query, &glob.at, &glob.files, place.index, tasks);
+        }
     }
 
     /// Takes note of a read of a file, begins to fetch what will be read next, and gives what is

@@ -79,7 +79,7 @@ pub(super) async fn kept_whole(
     if !query.engine.range_support.comes_whole(at) {
         return None;
     }
-    let (meta, is_fresh) = match query.remembered(at, query.validity(Validation::Time)) {
+    let (meta, is_fresh) = match query.remembered(at, Validation::Time) {
         Remembered::Fresh(meta) => (meta, true),
         Remembered::Stale(meta) => (meta, false),
         Remembered::Nothing => return None,

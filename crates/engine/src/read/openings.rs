@@ -165,7 +165,8 @@ pub(super) struct Openings {
 }
 
 impl Openings {
-    /// Takes note that a file is opened, and begins to fetch the first bytes of those that follow.
+    /// Takes note that a file is opened, and begins to fetch the first bytes of those that follow,
+    /// if it is sure that they are wanted.
     pub fn opened(
         &mut self,
         query: &Arc<QueryCore>,
@@ -188,8 +189,38 @@ impl Openings {
         for (_, passed) in self.out.extract_if(|ahead, _| ahead + LATE_MAX < index) {
             note_ended((&mut self.small, &mut self.text), &passed, &mut None);
         }
+        // Opening it costs no request, and size and time may be all that is wanted of it.
+        if self.order.has_begun() || files[index].1.meta.etag.is_none() {
+            self.follow(query, at, files, index, tasks);
+        }
+    }
+
+    /// Takes note that somebody begins to read of an opened file.
+    pub fn begins(
+        &mut self,
+        query: &Arc<QueryCore>,
+        at: &Location,
+        files: &[(String, Known)],
+        index: usize,
+        tasks: &mut Vec<AbortHandle>,
+    ) {
+        if !self.order.has_begun() {
+            self.follow(query, at, files, index, tasks);
+        }
+    }
+
+    /// Begins to fetch the first bytes of those that follow an opened file.
+    fn follow(
+        &mut self,
+        query: &Arc<QueryCore>,
+        at: &Location,
+        files: &[(String, Known)],
+        index: usize,
+        tasks: &mut Vec<AbortHandle>,
+    ) {
         tasks.retain(|task| !task.is_finished());
-        let batch = self.order.opened(index, files.len(), query.ends_early());
+        let is_first = self.opened.contains(&0);
+        let batch = self.order.opened(index, is_first, files.len(), query.ends_early());
         let first = batch.files.start;
         let files = &files[batch.files];
         let others = files.len().saturating_sub(1) as u64;

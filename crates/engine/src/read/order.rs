@@ -1,9 +1,11 @@
 //! Which files of a glob are begun ahead of a scan, and how much of each. Pure.
 //!
+//! - Where opening costs no request, since a listing told size and tag, nothing is begun before
+//!   somebody reads: size and time may be all that is wanted of the files.
 //! - When the first file of a glob is opened, the scan has nearly always just begun (DuckDB binds
 //!   it): the next [`FILES_AHEAD_FIRST`] files follow, within [`BYTES_AHEAD_FIRST`]. That is also
-//!   all that `DESCRIBE`, a `LIMIT 1` or a filter on the path can fetch in vain; what is still on
-//!   its way when the statement ends is stopped.
+//!   all that a `LIMIT 1` or a filter on the path can fetch in vain; what is still on its way when
+//!   the statement ends is stopped.
 //! - Each further step in order lets it run further ahead, up to [`FILES_AHEAD_MAX`] files; by no
 //!   more than one and a tenth of the steps where the statement may end early. A jump begins anew.
 //! - Small files come whole as far as `small` allows; beyond, Parquet files give their footers
@@ -46,13 +48,19 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes note that a file was opened; the files whose first bytes may be fetched now.
-    pub fn opened(&mut self, index: usize, count: usize, ends_early: bool) -> Batch {
+    /// Whether a file was opened by this order.
+    pub fn has_begun(&self) -> bool {
+        self.furthest.is_some()
+    }
+
+    /// Takes note that a file was opened; the files whose first bytes may be fetched now. `first`:
+    /// the first one of all was.
+    pub fn opened(&mut self, index: usize, first: bool, count: usize, ends_early: bool) -> Batch {
         match self.furthest {
             None => {
                 self.furthest = Some(index);
                 // Later ones are opened first where the path was filtered, or by other threads.
-                let depth = if index == 0 { FILES_AHEAD_FIRST } else { 0 };
+                let depth = if first { FILES_AHEAD_FIRST } else { 0 };
                 return self.ahead(index, depth, count, BYTES_AHEAD_FIRST);
             }
             Some(furthest) if index > furthest + STEP_MAX || index + STEP_MAX < furthest => {
@@ -197,23 +205,23 @@ mod tests {
     fn the_first_file_begins_a_few_and_each_step_more() {
         let mut order = Order::default();
         assert_eq!(
-            order.opened(0, 100, false),
+            order.opened(0, true, 100, false),
             Batch { files: 1..16, bytes_max: BYTES_AHEAD_FIRST }
         );
         order.begun = 16;
-        assert_eq!(order.opened(0, 100, false), Batch::NONE);
-        assert_eq!(order.opened(1, 100, false).files, 16..16);
-        assert_eq!(order.opened(2, 100, false).files, 16..19);
+        assert_eq!(order.opened(0, true, 100, false), Batch::NONE);
+        assert_eq!(order.opened(1, false, 100, false).files, 16..16);
+        assert_eq!(order.opened(2, false, 100, false).files, 16..19);
     }
 
     #[test]
     fn a_jump_begins_anew_and_a_first_file_further_on_begins_nothing() {
         let mut order = Order::default();
-        order.opened(0, 1000, false);
-        order.opened(1, 1000, false);
-        assert_eq!(order.opened(500, 1000, false), Batch::NONE);
-        assert_eq!(order.opened(501, 1000, false).files, 502..510);
-        assert!(Order::default().opened(7, 1000, false).files.is_empty());
+        order.opened(0, true, 1000, false);
+        order.opened(1, false, 1000, false);
+        assert_eq!(order.opened(500, false, 1000, false), Batch::NONE);
+        assert_eq!(order.opened(501, false, 1000, false).files, 502..510);
+        assert!(Order::default().opened(7, false, 1000, false).files.is_empty());
     }
 
     fn told(size_bytes: u64, tail_first: bool) -> Next {
@@ -281,10 +289,14 @@ mod tests {
         let mut order = Order::default();
         for (index, ahead) in [(0, 15), (1, 1), (2, 1), (9, 1), (10, 2), (29, 3), (319, 32)] {
             for passed in order.furthest.map_or(0, |furthest| furthest + 1)..index {
-                order.opened(passed, 999, true);
+                order.opened(passed, passed == 0, 999, true);
             }
             order.begun = 0;
-            assert_eq!(order.opened(index, 999, true).files.end, index + 1 + ahead, "{index}");
+            assert_eq!(
+                order.opened(index, index == 0, 999, true).files.end,
+                index + 1 + ahead,
+                "{index}"
+            );
         }
     }
 
@@ -298,7 +310,7 @@ mod tests {
             let mut begun = std::collections::HashSet::new();
             for (step, taken) in steps {
                 index = (index + step).min(count - 1);
-                let files = order.opened(index, count, false).files;
+                let files = order.opened(index, index == 0, count, false).files;
                 let taken = files.start..(files.start + taken).min(files.end);
                 order.begun = order.begun.max(taken.end);
                 for file in taken {

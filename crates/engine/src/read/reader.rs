@@ -145,6 +145,9 @@ impl Reader {
         let range = ByteRange::of_len(offset, buf.len() as u64)
             .filter(|range| range.end <= self.size_bytes)
             .ok_or_else(|| self.past_the_end(offset, buf.len()))?;
+        if let Some(place) = &self.place {
+            query.neighbours.begins(query, place);
+        }
         let result = match &self.whole {
             Some(whole) => self.read_of_whole(query, whole, buf, range).await,
             None => self.read_range(query, buf, range).await,

@@ -80,8 +80,7 @@ async fn cached(
     request: &GetRequest,
     wants: Wants,
 ) -> Result<Option<(ObjectMeta, ByteRange)>> {
-    let validity = query.validity(Validation::Always);
-    let (known, is_fresh) = match query.remembered(at, validity) {
+    let (known, is_fresh) = match query.remembered(at, Validation::Always) {
         Remembered::Nothing => return Ok(None),
         Remembered::Stale(meta) => (meta, false),
         // Neither a listing nor the disk tells all that a GET does.
@@ -263,8 +262,9 @@ impl Through {
 impl QueryCore {
     /// What is known of an object: in memory, or of the version that the disk cache has of it. Of
     /// one that was seen to change that need not be the present one, under any policy.
-    pub(crate) fn remembered(&self, at: &Location, validity: Validity) -> Remembered {
-        match self.engine.metadata.get(at, validity) {
+    pub(crate) fn remembered(&self, at: &Location, of_the_door: Validation) -> Remembered {
+        let (validity, since) = (self.validity(of_the_door), self.counts_since(of_the_door));
+        match self.engine.metadata.get(at, validity, since) {
             Remembered::Nothing => match CachedObject::latest(self, at) {
                 Some((meta, is_present))
                     if validity == Validity::Forever

@@ -129,6 +129,12 @@ impl Failure {
         self.marker.as_ref().map(|id| format!("{form}{id}"))
     }
 
+    /// Whether the service says that it knows no such request, or a header of it: by the status, or
+    /// by the code under another status, as some appliances do.
+    pub(crate) fn is_not_implemented(&self) -> bool {
+        self.status == 501 || self.code == "NotImplemented"
+    }
+
     /// What the caller can do about it. One row per meaning; the first that fits wins.
     pub(crate) fn verdict(&self) -> (Kind, Retry) {
         let wait = self.retry_after.map_or(Retry::BackOff, Retry::After);

@@ -204,7 +204,7 @@ fn is_about_headers(failure: &Failure) -> bool {
         || failure.code.to_ascii_lowercase().contains("mismatch")
         || message.contains("match");
     match failure.status {
-        501 => true,
+        _ if failure.is_not_implemented() => true,
         400 => message.contains("checksum") && !tells_others,
         _ => false,
     }
@@ -282,6 +282,7 @@ mod tests {
         for (status, code, message, is_about) in [
             (501, "NotImplemented", "", true),
             (501, "", "", true),
+            (400, "NotImplemented", "what is this?", true),
             (400, "InvalidRequest", "x-amz-checksum-crc32: unsupported Checksum header", true),
             (400, "InvalidArgument", "what is this?", false),
             (400, "BadDigest", "The CRC32 is not the calculated checksum", false),

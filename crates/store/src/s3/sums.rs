@@ -115,7 +115,7 @@ impl S3Store {
         let response = match self.sender.send_flow(&call, body).await? {
             Outcome::Done(response) => response,
             Outcome::Refused { failure, .. } => {
-                let is_unknown = is_framed && failure.status == 501;
+                let is_unknown = is_framed && failure.is_not_implemented();
                 let error = self.sender.refusal(&call, failure);
                 return Err(if is_unknown { self.without_trailers(error) } else { error });
             }

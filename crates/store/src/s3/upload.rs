@@ -23,7 +23,7 @@ impl S3Store {
             // A service that does not know the algorithm gets parts without checksums.
             Outcome::Refused { failure, .. }
                 if call.headers.len() > plain.headers.len()
-                    && (failure.status == 501 || failure.code == "InvalidRequest") =>
+                    && (failure.is_not_implemented() || failure.code == "InvalidRequest") =>
             {
                 self.sender.done(&plain).await?
             }
