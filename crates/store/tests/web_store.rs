@@ -4,9 +4,13 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::{Script, client, read_request};
 use penstock_base::{ByteRange, Kind};
-use penstock_store::{ETag, GetRange, GetRequest, Store, StoreOptions, open};
+use penstock_store::{
+    ETag, GetRange, GetRequest, ListRequest, Payload, PutOptions, Store, StoreOptions, UploadId,
+    open,
+};
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncWriteExt;
 
@@ -253,8 +257,44 @@ async fn refusals_name_the_cure_and_no_secret() {
     let error = store.get("private", ask(GetRange::All)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Denied);
     assert!(error.hint().unwrap().contains("CREATE SECRET (TYPE http"), "{error}");
-    let error = store.delete("x", None).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
+}
+
+#[tokio::test]
+async fn what_plain_http_cannot_do_is_unsupported() {
+    let (store, key) = store_at("http://127.0.0.1:1/k", &[]);
+    let (options, upload) = (PutOptions::default(), UploadId(String::new()));
+    let payload = || Payload::from(Bytes::from_static(b"x"));
+    for result in [
+        store.put(&key, payload(), &options).await.map(drop),
+        store.create_upload(&key, &options).await.map(drop),
+        store.upload_part(&key, &upload, 1, payload()).await.map(drop),
+        store.complete_upload(&key, &upload, &[], &options).await.map(drop),
+        store.abort_upload(&key, &upload).await,
+        store.delete(&key, None).await,
+        store.delete_batch(std::slice::from_ref(&key)).await.map(drop),
+        store.copy(&key, "l", &options).await.map(drop),
+        store.list(ListRequest::default()).await.map(drop),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), Kind::Unsupported);
+    }
+}
+
+#[tokio::test]
+async fn refusals_tell_whether_there_were_credentials_and_whose() {
+    let (script, _) = server(|_| {
+        let body = "<Error><Code>ExpiredToken</Code></Error>";
+        let head = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length";
+        format!("{head}: {}\r\n\r\n{body}", body.len())
+    })
+    .await;
+    let refusal = async |options: &[(&str, &str)]| {
+        let (store, key) = store_at(&script.url("/k"), options);
+        store.get(&key, ask(GetRange::All)).await.unwrap_err()
+    };
+    assert!(refusal(&[]).await.was_unsigned());
+    let error = refusal(&[("bearer_token", "hunter2"), ("secret_name", "web")]).await;
+    assert!(!error.was_unsigned());
+    assert!(error.hint().unwrap().contains("renew secret 'web'"), "{error}");
 }
 
 #[tokio::test]
