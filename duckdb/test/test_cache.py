@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import EXTENSION, Fake, connect, refused_process
+from harness import EXTENSION, Fake, connect, ran, second_process
 
 ROWS = "SELECT i, hash(i) AS h FROM range(300000) t(i)"
 
@@ -119,12 +119,13 @@ def test_damage_costs_a_request_and_no_answer(store: Fake, url: str, tmp_path: P
     assert total(second, url) == answer
 
 
-def test_another_process_is_refused_and_told_what_to_do(
+def test_another_process_goes_without_and_says_so_once(
     store: Fake, url: str, tmp_path: Path
 ) -> None:
     con = reader(store, tmp_path)
     answer = total(con, url)
-    told = refused_process(f"penstock_cache_dir = '{tmp_path}'", url, store.secret)
+    told = second_process(f"penstock_cache_dir = '{tmp_path}'", url, store.secret)
+    assert told.count("penstock: reading without disk cache") == 1
     assert "uses this cache directory" in told
     assert "Give each process a cache_dir of its own" in told
     # The first one goes on, and without a cache so does everyone.
@@ -153,12 +154,29 @@ def test_what_is_no_local_directory_is_refused_at_once(wrong: str) -> None:
         con.execute(f"SET GLOBAL penstock_cache_dir = '{wrong}'")
 
 
-def test_a_directory_that_cannot_be_made_is_named(store: Fake, url: str, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
-    con = reader(store, file / "cache")
-    with pytest.raises(duckdb.Error, match=r"file/cache.*cache_dir"):
-        total(con, url)
+    con = connect()
+    con.execute(f"SET GLOBAL penstock_cache_dir = '{tmp_path}/good'")
+    assert not (tmp_path / "good").exists()
+    for wrong in [file, file / "cache"]:
+        with pytest.raises(duckdb.InvalidInputException, match=r"penstock_cache_dir.*directory"):
+            con.execute(f"SET GLOBAL penstock_cache_dir = '{wrong}'")
+        row = con.execute("SELECT current_setting('penstock_cache_dir')").fetchone()
+        assert row == (f"{tmp_path}/good",)
+
+
+def test_the_environments_directory_is_checked_where_penstock_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(file))
+    told = ran("from harness import connect; connect()")
+    assert told.returncode != 0
+    assert "PENSTOCK_CACHE_DIR" in told.stderr
+    assert "is no directory" in told.stderr
 
 
 def test_a_forked_child_does_not_keep_its_parents_directory(

@@ -6,7 +6,7 @@ use crate::rows::PsRows;
 use penstock_base::Settings;
 use penstock_base::settings::{SettingType, TABLE, spec};
 use penstock_device::volume::Asked;
-use penstock_engine::{check_settings, default_here};
+use penstock_engine::{check_cache, check_settings, default_here};
 use std::ptr::null_mut;
 
 /// One row of the settings table.
@@ -84,7 +84,8 @@ pub unsafe extern "C" fn ps_setting_check(
             let mut settings = Settings::default();
             settings.set(name.text("the setting's name")?, value.text("the setting")?)?;
             Asked::from_settings(&settings)?;
-            check_settings(&settings)
+            check_settings(&settings)?;
+            check_cache(&settings)
         })
     }
     .is_some()

@@ -312,7 +312,7 @@ fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
 }
 
 fn in_use(path: &Path, owner: &str) -> Error {
-    Error::new(Kind::Invalid, format!("{owner} uses this cache directory"))
+    Error::new(Kind::Conflict, format!("{owner} uses this cache directory"))
         .with_operation("open cache_dir")
         .with_object(path.display().to_string())
         .with_hint("Give each process a cache_dir of its own, or set it to '' for no disk cache")

@@ -39,9 +39,15 @@ pub(crate) use piece::Piece;
 pub(crate) use record::fuzz as fuzz_record;
 pub use region::{CacheDevice, format_device, look_at_device};
 
-use penstock_base::{Metrics, Result, Settings};
+use penstock_base::{Error, Kind, Metrics, Result, Settings};
+use std::collections::HashSet;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A cache that somebody else has is tried again after so long.
+const BUSY: Duration = Duration::from_secs(5);
 
 /// The disk cache that an engine keeps open from one query to the next: the one that the query
 /// asked for which began last. A query that asked for another one keeps that to its own end.
@@ -49,6 +55,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct DiskSlot {
     queries: AtomicU64,
     used: Mutex<Option<Used>>,
+    /// Those that somebody else has, of which that was said.
+    told: Mutex<HashSet<String>>,
 }
 
 #[derive(Debug)]
@@ -56,6 +64,8 @@ struct Used {
     dir: String,
     capacity_bytes: u64,
     cache: Option<Arc<DiskCache>>,
+    /// Since when somebody else is known to have it, and queries go without.
+    busy_since: Option<Instant>,
     /// The query that asked for it.
     number: u64,
 }
@@ -67,10 +77,11 @@ impl DiskSlot {
     }
 
     /// The cache that the settings of the query of this number ask for; opened when they ask for
-    /// another one than is kept open. `metrics` are the engine's.
+    /// another one than is kept open. `metrics` are the engine's. None of one that somebody else
+    /// has, which is said once: reading needs no cache.
     ///
     /// # Errors
-    /// As [`DiskCache::open`].
+    /// As [`DiskCache::open`] otherwise.
     pub fn of(
         &self,
         settings: &Settings,
@@ -87,23 +98,40 @@ impl DiskSlot {
             used.dir == *dir
                 && (used.capacity_bytes == capacity_bytes || used.number > number)
                 && used.cache.as_ref().is_none_or(|cache| cache.is_held())
+                && used.busy_since.is_none_or(|since| since.elapsed() < BUSY)
         };
         if let Some(used) = slot.as_mut().filter(is_same) {
             used.number = used.number.max(number);
             return Ok(used.cache.clone());
         }
-        let wanted = match dir.as_str() {
-            "" => None,
-            _ => Some(DiskCache::open(&Home::of(settings)?, capacity_bytes, metrics)?),
+        let opened = match dir.as_str() {
+            "" => Ok(None),
+            _ => DiskCache::open(&Home::of(settings)?, capacity_bytes, metrics).map(Some),
+        };
+        let (wanted, busy_since) = match opened {
+            Err(error) if error.kind() == Kind::Conflict => {
+                self.say_once(dir, &error);
+                (None, Some(Instant::now()))
+            }
+            opened => (opened?, None),
         };
         let mut before = None;
         if slot.as_ref().is_none_or(|used| used.number <= number) {
             let (dir, cache) = (dir.clone(), wanted.clone());
-            before = slot.replace(Used { dir, capacity_bytes, cache, number });
+            before = slot.replace(Used { dir, capacity_bytes, cache, busy_since, number });
         }
         drop(slot);
         // The last to use it waits for its blocks to be written.
         drop(before);
         Ok(wanted)
+    }
+
+    /// On stderr, since no statement fails for it.
+    fn say_once(&self, dir: &str, error: &Error) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(dir.to_string()) {
+            // Who closed stderr wants to hear nothing.
+            let _ = writeln!(std::io::stderr(), "penstock: reading without disk cache: {error}");
+        }
     }
 }

@@ -115,7 +115,7 @@ fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
     assert!(Arc::ptr_eq(&cache, &same));
     // As another copy of this code in the process would.
     let error = super::files::Directory::hold(dir.path()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), Kind::Conflict);
     let text = error.to_string();
     assert!(text.contains("another copy of Penstock in this process uses"), "{text}");
     // However often it tries, it opens the lock file once.
@@ -127,6 +127,21 @@ fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().map(is_lock).filter(|it| *it).count();
     assert_eq!(open, 2);
     assert!(error.hint().unwrap().contains("cache_dir of its own"));
+}
+
+#[test]
+fn queries_go_without_a_directory_that_somebody_else_has() {
+    let dir = Scratch::new("cache");
+    let other = super::files::Directory::hold(dir.path()).unwrap();
+    let (slot, metrics) = (super::DiskSlot::default(), Arc::new(Metrics::default()));
+    let cache_dir = dir.path().display().to_string();
+    let settings = Settings { cache_dir, ..Settings::default() };
+    for number in 1..4 {
+        assert!(slot.of(&settings, number, &metrics).unwrap().is_none());
+    }
+    drop(other);
+    let settings = Settings { cache_dir: "/dev/null/x".into(), ..settings };
+    assert_eq!(slot.of(&settings, 4, &metrics).unwrap_err().kind(), Kind::Invalid);
 }
 
 #[test]
