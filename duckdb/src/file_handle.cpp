@@ -11,7 +11,46 @@ namespace {
 constexpr idx_t WINDOW_MIN_BYTES = 256 * 1024;
 constexpr idx_t WINDOW_MAX_BYTES = 8 * 1024 * 1024;
 
+//! A file as the log of file systems shows it: that log writes the path of the handle it is given.
+class LoggedFile : public FileHandle {
+public:
+	explicit LoggedFile(const PenstockHandle &file)
+	    : FileHandle(file.file_system, WithoutSecrets(file.path), file.flags) {
+		logger = file.logger;
+	}
+	void Close() override {
+	}
+};
+
 } // namespace
+
+void PenstockHandle::LogOpen() const {
+	if (logger) {
+		LoggedFile file(*this);
+		DUCKDB_LOG_FILE_SYSTEM_OPEN(file);
+	}
+}
+
+void PenstockHandle::LogRead(idx_t size, idx_t location) const {
+	if (logger) {
+		LoggedFile file(*this);
+		DUCKDB_LOG_FILE_SYSTEM_READ(file, size, location);
+	}
+}
+
+void PenstockHandle::LogWrite(idx_t size, idx_t location) const {
+	if (logger) {
+		LoggedFile file(*this);
+		DUCKDB_LOG_FILE_SYSTEM_WRITE(file, size, location);
+	}
+}
+
+void PenstockHandle::LogClose() const {
+	if (logger) {
+		LoggedFile file(*this);
+		DUCKDB_LOG_FILE_SYSTEM_CLOSE(file);
+	}
+}
 
 ReadHandle::ReadHandle(FileSystem &fs, const string &path, FlagsArg flags, Scope scope_p, ReaderHandle reader_p,
                        bool is_cached)
@@ -40,7 +79,7 @@ void ReadHandle::ReadAt(void *buffer, idx_t count, idx_t location) {
 	query->TellBounds();
 	ps_error *error = nullptr;
 	Check(ps_read_at(reader.get(), query->handle, buffer, count, location, &error), error);
-	DUCKDB_LOG_FILE_SYSTEM_READ((*this), count, location);
+	LogRead(count, location);
 }
 
 void ReadHandle::FillWindow() {
@@ -85,7 +124,7 @@ idx_t ReadHandle::ReadNext(void *buffer, idx_t count) {
 }
 
 void ReadHandle::Close() {
-	DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+	LogClose();
 }
 
 #if PENSTOCK_DUCKDB_2
@@ -129,7 +168,7 @@ WriteHandle::~WriteHandle() {
 void WriteHandle::Close() {
 	is_closed = true;
 	writer->query->Ends(writer, true, IsUnwinding());
-	DUCKDB_LOG_FILE_SYSTEM_CLOSE((*this));
+	LogClose();
 }
 
 } // namespace penstock

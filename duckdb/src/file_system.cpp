@@ -46,7 +46,7 @@ int64_t PenstockFileSystem::Read(FileHandle &handle, void *buffer, int64_t size)
 int64_t PenstockFileSystem::Write(FileHandle &handle, void *buffer, int64_t size) {
 	auto &file = Writer(handle);
 	file.writer->Write(buffer, NumericCast<idx_t>(size));
-	DUCKDB_LOG_FILE_SYSTEM_WRITE(handle, size, file.writer->Position() - NumericCast<idx_t>(size));
+	file.LogWrite(size, file.writer->Position() - NumericCast<idx_t>(size));
 	return size;
 }
 

@@ -41,7 +41,7 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &
 	auto handle = flags.OpenForReading() ? OpenRead(file, flags, opener) : OpenWrite(file, flags, opener);
 	if (handle && opener) {
 		handle->TryAddLogger(*opener);
-		DUCKDB_LOG_FILE_SYSTEM_OPEN((*handle));
+		handle->Cast<PenstockHandle>().LogOpen();
 	}
 	return handle;
 }

@@ -133,6 +133,10 @@ STATEMENTS = [
 ]
 
 
+LOGGED = ["FROM read_text('{}')", "COPY (FROM range(9)) TO '{}' (FORMAT csv)"]
+"""Statements that read and write a file without asking DuckDB for its name."""
+
+
 def judge(text: str, what: str) -> None:
     """DuckDB quotes the statement, and paths in errors of its own; all else is Penstock's."""
     ours = text.split("\nLINE ")[0]
@@ -166,6 +170,28 @@ def test_no_statement_shows_a_secret_whatever_goes_wrong(
         assert MARK not in str(con.execute(f"FROM {table}").fetchall()), table
     said = capfd.readouterr()
     assert MARK not in said.out + said.err
+
+
+def test_no_log_of_duckdb_shows_a_secret_of_a_path(
+    host: str, con: duckdb.DuckDBPyConnection
+) -> None:
+    """The log of files has each file by its path; that of queries has the statement as it is."""
+    con.execute("CALL enable_logging(level = 'trace')")
+    con.execute("SET s3_endpoint = ?", [host])
+    con.execute("SET s3_use_ssl = false; SET s3_url_style = 'path'")
+    string = f"BlobEndpoint=http://{host}/{AZURE_ACCOUNT};AccountName={AZURE_ACCOUNT}"
+    con.execute("SET azure_storage_connection_string = ?", [string])
+    for url in urls(host):
+        for statement in LOGGED:
+            run(con, statement.format(url))
+    rows = con.execute(
+        "SELECT type, message FROM duckdb_logs WHERE contains(message, ?)", [MARK]
+    ).fetchall()
+    # These have the text of the statement, as it was typed.
+    assert {row[0] for row in rows} <= {"QueryLog", "Metrics"}, rows[:5]
+    files = "SELECT DISTINCT op FROM duckdb_logs_parsed('FileSystem') WHERE path LIKE '%sig=***%'"
+    ops = {op for (op,) in con.execute(files).fetchall()}
+    assert ops >= {"OPEN", "WRITE"}, ops
 
 
 def test_no_statement_shows_a_credential_of_a_secret(

@@ -13,6 +13,12 @@ public:
 	    : FileHandle(fs, path, flags), is_reader(is_reader) {
 	}
 	const bool is_reader;
+
+	//! What happens to the file, for DuckDB's log of file systems: under a path that shows no secret.
+	void LogOpen() const;
+	void LogRead(idx_t size, idx_t location) const;
+	void LogWrite(idx_t size, idx_t location) const;
+	void LogClose() const;
 };
 
 class ReadHandle : public PenstockHandle {
