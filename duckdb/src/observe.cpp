@@ -35,7 +35,7 @@ void LogRequest(Logger &logger, HTTPParams &params, const Rows &rows, idx_t row)
 	if (!range.empty()) {
 		headers.Insert("Range", range);
 	}
-	BaseRequest request(TypeOfMethod(rows.Cell(row, "method")), rows.Cell(row, "url"), headers, params);
+	BaseRequest request(TypeOfMethod(rows.Cell(row, "method")), rows.Cell(row, "request_url"), headers, params);
 	SetRequestTimes(request, timestamp_t(Number(rows.Cell(row, "started_us"))), Number(rows.Cell(row, "duration_us")));
 	request.request_body_length = NumericCast<idx_t>(Number(rows.Cell(row, "sent_bytes")));
 	auto status = Number(rows.Cell(row, "status"));

@@ -44,6 +44,11 @@ bool RunsStatement(ClientContext &client) {
 	return transaction.HasActiveTransaction() && transaction.GetActiveQuery() != MAXIMUM_QUERY_ID;
 }
 
+//! DuckDB's number of the statement that runs, which duckdb_logs has as query_id; 0 where none does.
+uint64_t NumberOf(ClientContext &client) {
+	return RunsStatement(client) ? client.transaction.GetActiveQuery() : 0;
+}
+
 } // namespace
 
 Engine::Engine(DatabaseInstance &db) : db(db), settings(db), alive(db.shared_from_this()) {
@@ -70,15 +75,16 @@ bool Engine::Serves(const string &path) {
 
 Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
     : engine(std::move(engine_p)), watches_context(bool(client)),
-      phase(client && RunsStatement(*client) ? Phase::RUNNING : Phase::OUTSIDE) {
+      phase(client && RunsStatement(*client) ? Phase::RUNNING : Phase::OUTSIDE),
+      number(client ? NumberOf(*client) : 0) {
 	auto settings = engine->settings.Changed(client);
 	if (client) {
 		context = client->shared_from_this();
 		logger = client->logger;
 	}
 	ps_error *error = nullptr;
-	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), QueryInterrupted, this, &handle, &error),
-	      error);
+	ps_statement statement {number, QueryInterrupted, this};
+	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), &statement, &handle, &error), error);
 	if (phase == Phase::RUNNING) {
 		ps_query_writes_each_name_once(handle);
 	}
@@ -87,12 +93,14 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 #endif
 }
 
-Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client, const char *request_deadline_ms)
-    : engine(std::move(engine_p)), watches_context(false), phase(Phase::OUTSIDE) {
+Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client, uint64_t number,
+             const char *request_deadline_ms)
+    : engine(std::move(engine_p)), watches_context(false), phase(Phase::OUTSIDE), number(number) {
 	auto settings = engine->settings.Changed(client);
 	settings.Add("request_deadline_ms", request_deadline_ms);
 	ps_error *error = nullptr;
-	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), nullptr, nullptr, &handle, &error), error);
+	ps_statement statement {number, nullptr, nullptr};
+	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), &statement, &handle, &error), error);
 }
 
 Query::~Query() {
@@ -162,7 +170,8 @@ void Query::BeginCleanup() {
 	}
 	if (!cleanup) {
 		auto client = context.lock();
-		cleanup = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>(client.get()), CLEANUP_DEADLINE_MS);
+		cleanup = make_shared_ptr<Query>(engine, optional_ptr<ClientContext>(client.get()), number,
+		                                 CLEANUP_DEADLINE_MS);
 	}
 }
 

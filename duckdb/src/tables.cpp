@@ -25,7 +25,7 @@ struct ShowInfo : public TableFunctionInfo {
 };
 
 struct ShowCall : public TableFunctionData {
-	explicit ShowCall(const ShowInfo &info) : engine(info.engine), verb(info.verb) {
+	ShowCall(const ShowInfo &info, ShowVerb verb) : engine(info.engine), verb(verb) {
 	}
 	//! What is shown is of the moment.
 	bool SupportStatementCache() const override {
@@ -54,8 +54,8 @@ LogicalType TypeOfColumn(const string &name) {
 	if (name == STARTED) {
 		return LogicalType::TIMESTAMP;
 	}
-	if (name == "value" || name == "number" || name == "blocks" || StringUtil::EndsWith(name, "_us") ||
-	    StringUtil::EndsWith(name, "_bytes")) {
+	if (name == "value" || name == "number" || name == "statement" || name == "attempt" || name == "blocks" ||
+	    StringUtil::EndsWith(name, "_us") || StringUtil::EndsWith(name, "_bytes")) {
 		return LogicalType::UBIGINT;
 	}
 	if (name == "status") {
@@ -100,6 +100,11 @@ Shown ShowStats(ClientContext &context, const shared_ptr<Engine> &engine, Asked 
 	return ShowRows(ps_engine_stats(engine->handle), asked);
 }
 
+Shown ShowStatements(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
+	AdoptSettings(context, engine);
+	return ShowRows(ps_engine_statements(engine->handle), asked);
+}
+
 Shown ShowRequests(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
 	AdoptSettings(context, engine);
 	return ShowRows(ps_engine_requests(engine->handle), asked);
@@ -138,6 +143,18 @@ Shown ShowSettings(ClientContext &context, const shared_ptr<Engine> &, Asked ask
 	return shown;
 }
 
+Shown ResetStats(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
+	Shown shown;
+	shown.names.emplace_back("reset");
+	shown.types.push_back(LogicalType::BOOLEAN);
+	if (asked == Asked::ROWS) {
+		AdoptSettings(context, engine);
+		ps_engine_reset_stats(engine->handle);
+		shown.rows.push_back({Value::BOOLEAN(true)});
+	}
+	return shown;
+}
+
 Shown ClearCache(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked) {
 	Shown shown;
 	shown.names.emplace_back("cleared");
@@ -153,7 +170,15 @@ Shown ClearCache(ClientContext &context, const shared_ptr<Engine> &engine, Asked
 
 unique_ptr<FunctionData> BindShow(ClientContext &context, TableFunctionBindInput &input, vector<LogicalType> &types,
                                   vector<Name> &names) {
-	auto call = make_uniq<ShowCall>(input.info->Cast<ShowInfo>());
+	auto &info = input.info->Cast<ShowInfo>();
+	auto verb = info.verb;
+	// The only parameter that any of them has.
+	for (auto &by_statement : input.named_parameters) {
+		if (!by_statement.second.IsNull() && BooleanValue::Get(by_statement.second)) {
+			verb = ShowStatements;
+		}
+	}
+	auto call = make_uniq<ShowCall>(info, verb);
 	auto shown = call->verb(context, call->engine, Asked::COLUMNS);
 	types = shown.types;
 	for (auto &name : shown.names) {
@@ -183,19 +208,67 @@ void EmitShow(ClientContext &, TableFunctionInput &input, DataChunk &output) {
 	SetChunkSize(output, count);
 }
 
+void ShowVersion(DataChunk &input, ExpressionState &, Vector &result) {
+	SetAll(result, Value(Text(ps_version())), input.size());
+}
+
+FunctionDescription Describe(const char *text, vector<string> examples) {
+	FunctionDescription description;
+	description.description = text;
+	description.examples = std::move(examples);
+	return description;
+}
+
+//! A function without parameters that shows a table.
+struct Show {
+	const char *name;
+	ShowVerb verb;
+	const char *description;
+	const char *example;
+};
+
+const Show SHOWS[] = {
+    {"penstock_settings", ShowSettings, "The settings of Penstock: value, default, range and meaning of each",
+     "FROM penstock_settings()"},
+    {"penstock_requests", ShowRequests,
+     "The last requests to stores: for which statement, URL and cause, at which attempt, and how long each took",
+     "SELECT url, cause, attempt, duration_us FROM penstock_requests() ORDER BY number DESC LIMIT 10"},
+    {"penstock_cache", ShowCache, "What is remembered and kept of each object, in memory and on the disk",
+     "SELECT url, cache, cached_bytes FROM penstock_cache()"},
+    {"penstock_clear_cache", ClearCache, "Forgets what is remembered and kept of objects, the disk cache included",
+     "CALL penstock_clear_cache()"},
+    {"penstock_reset_stats", ResetStats,
+     "Sets the counters of penstock_stats() to 0 and forgets its statements; gauges and the counters of devices stay",
+     "CALL penstock_reset_stats()"},
+};
+
 } // namespace
 
+void RegisterDescribed(ExtensionLoader &loader, TableFunction function, FunctionDescription description) {
+	CreateTableFunctionInfo info(std::move(function));
+	info.descriptions.push_back(std::move(description));
+	loader.RegisterFunction(std::move(info));
+}
+
 void RegisterFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine) {
-	auto add = [&](const char *name, ShowVerb verb) {
+	auto make = [&](const char *name, ShowVerb verb) {
 		TableFunction function(name, {}, EmitShow, BindShow, RunShow);
 		function.function_info = make_shared_ptr<ShowInfo>(engine, verb);
-		loader.RegisterFunction(std::move(function));
+		return function;
 	};
-	add("penstock_settings", ShowSettings);
-	add("penstock_stats", ShowStats);
-	add("penstock_requests", ShowRequests);
-	add("penstock_cache", ShowCache);
-	add("penstock_clear_cache", ClearCache);
+	for (auto &show : SHOWS) {
+		RegisterDescribed(loader, make(show.name, show.verb), Describe(show.description, {show.example}));
+	}
+	auto stats = make("penstock_stats", ShowStats);
+	AddFlag(stats, "by_statement");
+	RegisterDescribed(loader, std::move(stats),
+	                  Describe("The counters of Penstock since it was loaded, or those of each of the last statements",
+	                           {"SELECT area, name, value FROM penstock_stats() WHERE value > 0",
+	                            "FROM penstock_stats(by_statement := true)"}));
+	ScalarFunction version("penstock_version", vector<LogicalType>(), LogicalType::VARCHAR, ShowVersion);
+	CreateScalarFunctionInfo info(std::move(version));
+	info.descriptions.push_back(Describe("The version of Penstock", {"SELECT penstock_version()"}));
+	loader.RegisterFunction(std::move(info));
 }
 
 } // namespace penstock

@@ -278,17 +278,24 @@ void EmitWrap(ClientContext &, TableFunctionInput &input, DataChunk &output) {
 } // namespace
 
 void RegisterWrapFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine) {
-	auto add = [&](const char *name, WrapVerb verb) {
+	auto add = [&](const char *name, WrapVerb verb, const char *description, const char *example) {
 		TableFunction function(name, {LogicalType::VARCHAR}, EmitWrap, BindWrap, RunWrap);
 		function.function_info = make_shared_ptr<WrapFunctionInfo>(engine, verb);
-		loader.RegisterFunction(std::move(function));
+		FunctionDescription told;
+		told.parameter_types = {LogicalType::VARCHAR};
+		told.parameter_names = {"file_system"};
+		told.description = description;
+		told.examples = {example};
+		RegisterDescribed(loader, std::move(function), std::move(told));
 	};
-	add("penstock_wrap", [](const shared_ptr<Engine> &engine, const string &name) {
-		return engine->wraps.Add(engine, name);
-	});
-	add("penstock_unwrap", [](const shared_ptr<Engine> &engine, const string &name) {
-		return engine->wraps.Remove(name);
-	});
+	add("penstock_wrap",
+	    [](const shared_ptr<Engine> &engine, const string &name) { return engine->wraps.Add(engine, name); },
+	    "Reads through a file system of another extension in parallel, by its name or that of its extension",
+	    "CALL penstock_wrap('httpfs')");
+	add("penstock_unwrap",
+	    [](const shared_ptr<Engine> &engine, const string &name) { return engine->wraps.Remove(name); },
+	    "Takes a wrap away: that file system is read through itself again",
+	    "CALL penstock_unwrap('httpfs')");
 }
 
 } // namespace penstock

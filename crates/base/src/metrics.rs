@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 macro_rules! metrics {
     (
         $(#[$about:meta])* $table:ident
-        $($variant:ident $name:literal $unit:literal $doc:literal;)*
+        $($variant:ident $area:ident $name:literal $unit:literal $doc:literal;)*
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +23,13 @@ macro_rules! metrics {
             pub const ALL: &'static [($table, &'static str, &'static str, &'static str)] = &[
                 $(($table::$variant, $name, $unit, $doc),)*
             ];
+
+            /// What it is about: a group of the table.
+            pub fn area(self) -> &'static str {
+                match self {
+                    $($table::$variant => stringify!($area),)*
+                }
+            }
         }
     };
 }
@@ -30,87 +37,90 @@ macro_rules! metrics {
 metrics! {
     /// A counter, or a gauge where its name ends in `_now`.
     Metric
-    Requests "requests" "count" "Requests sent, retries included.";
-    RequestsGet "requests_get" "count" "GET requests sent.";
-    RequestsHead "requests_head" "count" "HEAD requests sent.";
-    RequestsPut "requests_put" "count" "PUT requests sent.";
-    RequestsPost "requests_post" "count" "POST requests sent.";
-    RequestsDelete "requests_delete" "count" "DELETE requests sent.";
-    RequestsHedged "requests_hedged" "count"
+    Requests requests "requests" "count" "Requests sent, retries included.";
+    RequestsGet requests "requests_get" "count" "GET requests sent.";
+    RequestsHead requests "requests_head" "count" "HEAD requests sent.";
+    RequestsPut requests "requests_put" "count" "PUT requests sent.";
+    RequestsPost requests "requests_post" "count" "POST requests sent.";
+    RequestsDelete requests "requests_delete" "count" "DELETE requests sent.";
+    RequestsHedged requests "requests_hedged" "count"
         "Second requests for answers that were late, at most 2 % of the GET requests.";
-    BodiesReplaced "bodies_replaced" "count"
+    BodiesReplaced requests "bodies_replaced" "count"
         "Answers that came far slower than others of their store and were asked for again, within the same 2 %.";
-    Retries "retries" "count" "Requests that were sent again.";
-    Errors "errors" "count" "Requests that ended in an error told to the caller.";
-    BytesRead "bytes_read" "bytes" "Body bytes received.";
-    BytesWritten "bytes_written" "bytes" "Body bytes sent.";
-    RequestMicros "request_time_us" "microseconds"
+    Retries requests "retries" "count" "Requests that were sent again.";
+    Errors requests "errors" "count" "Requests that ended in an error told to the caller.";
+    BytesRead requests "bytes_read" "bytes" "Body bytes received.";
+    BytesWritten requests "bytes_written" "bytes" "Body bytes sent.";
+    RequestMicros requests "request_time_us" "microseconds"
         "Sum of the time from sending each request to its last byte.";
-    WaitMicros "wait_time_us" "microseconds" "Sum of the time that callers were blocked on I/O.";
-    Connections "connections" "count" "Connections opened.";
-    ConnectionsWarmed "connections_warmed" "count"
+    WaitMicros waits "wait_time_us" "microseconds"
+        "Sum of the time that callers were blocked on I/O.";
+    Connections connections "connections" "count" "Connections opened.";
+    ConnectionsWarmed connections "connections_warmed" "count"
         "Of these, connections opened before a request needed them; each other one was waited for.";
-    ConnectionsUnwarmed "connections_unwarmed" "count"
+    ConnectionsUnwarmed connections "connections_unwarmed" "count"
         "Attempts to open one that failed; the requests that needed one opened their own.";
-    MetadataHits "metadata_hits" "count" "Opens answered from remembered metadata.";
-    MetadataMisses "metadata_misses" "count" "Opens that had to ask the store.";
-    ListingHits "listing_hits" "count"
+    MetadataHits metadata "metadata_hits" "count" "Opens answered from remembered metadata.";
+    MetadataMisses metadata "metadata_misses" "count" "Opens that had to ask the store.";
+    ListingHits metadata "listing_hits" "count"
         "Pages of listings that were remembered, or came with the request of another who asked for the same.";
-    OpenFetchHits "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
-    ReadAheadHits "read_ahead_hits" "count" "Reads answered from bytes that were fetched ahead.";
-    FlightsShared "flights_shared" "count"
+    OpenFetchHits reads "open_fetch_hits" "count" "Reads answered from the bytes fetched at open.";
+    ReadAheadHits reads "read_ahead_hits" "count"
+        "Reads answered from bytes that were fetched ahead.";
+    FlightsShared reads "flights_shared" "count"
         "Spans, or parts of them, that came with a request of another reader, or lay ready for one.";
-    ReadAheadBytes "read_ahead_bytes" "bytes"
+    ReadAheadBytes reads "read_ahead_bytes" "bytes"
         "Bytes asked of stores ahead of reads; of files that are opened ahead, those that came.";
-    ReadAheadWastedBytes "read_ahead_wasted_bytes" "bytes"
+    ReadAheadWastedBytes reads "read_ahead_wasted_bytes" "bytes"
         "Of these, bytes that arrived and no read wanted, or that had to be asked for again.";
-    CacheHits "cache_hits" "count" "Blocks read from the caches of bytes, on disk and in memory.";
-    CacheBytesRead "cache_bytes_read" "bytes" "Bytes read from these caches.";
-    CacheMemoryHits "cache_memory_hits" "count"
+    CacheHits cache "cache_hits" "count"
+        "Blocks read from the caches of bytes, on disk and in memory.";
+    CacheBytesRead cache "cache_bytes_read" "bytes" "Bytes read from these caches.";
+    CacheMemoryHits cache "cache_memory_hits" "count"
         "Of these blocks, those that were in memory, on their way to the disk or for good.";
-    CacheMemoryBytesRead "cache_memory_bytes_read" "bytes" "Bytes of these.";
-    CacheDiskHits "cache_disk_hits" "count" "The others, which were read from the disk.";
-    CacheDiskBytesRead "cache_disk_bytes_read" "bytes" "Bytes of these.";
-    CacheDiskBytesSkipped "cache_disk_bytes_skipped" "bytes"
+    CacheMemoryBytesRead cache "cache_memory_bytes_read" "bytes" "Bytes of these.";
+    CacheDiskHits cache "cache_disk_hits" "count" "The others, which were read from the disk.";
+    CacheDiskBytesRead cache "cache_disk_bytes_read" "bytes" "Bytes of these.";
+    CacheDiskBytesSkipped cache "cache_disk_bytes_skipped" "bytes"
         "Bytes that were fetched and not given to the disk cache: its disk stood still, or no memory was free.";
-    CacheDiskBlocksFailed "cache_disk_blocks_failed" "count"
+    CacheDiskBlocksFailed cache "cache_disk_blocks_failed" "count"
         "Blocks that the disk cache could not write; counted for the engine alone, as the writer serves all statements.";
-    CacheDiskBlocksCorrupt "cache_disk_blocks_corrupt" "count"
+    CacheDiskBlocksCorrupt cache "cache_disk_blocks_corrupt" "count"
         "Blocks of the disk cache that could not be read as they were written, and were fetched again; counted for the engine alone.";
-    WrappedReads "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
-    WrappedReadsSplit "wrapped_reads_split" "count"
+    WrappedReads wrapped "wrapped_reads" "count" "Reads of wrapped file systems, split or not.";
+    WrappedReadsSplit wrapped "wrapped_reads_split" "count"
         "Reads of wrapped file systems that became several sub-reads at once.";
-    WrappedSubReads "wrapped_sub_reads" "count" "Sub-reads of the reads that were split.";
-    Uploads "uploads" "count" "Objects made durable.";
-    UploadsAborted "uploads_aborted" "count" "Uploads given up; nothing became visible.";
-    MemoryHeldNow "memory_held_bytes_now" "bytes"
+    WrappedSubReads wrapped "wrapped_sub_reads" "count" "Sub-reads of the reads that were split.";
+    Uploads uploads "uploads" "count" "Objects made durable.";
+    UploadsAborted uploads "uploads_aborted" "count" "Uploads given up; nothing became visible.";
+    MemoryHeldNow memory "memory_held_bytes_now" "bytes"
         "Bytes of the memory limit in use; up to a sixteenth of the limit stays in use between queries, for bytes of opened objects that are kept.";
-    MemoryOfVolumesNow "memory_of_volumes_bytes_now" "bytes"
+    MemoryOfVolumesNow memory "memory_of_volumes_bytes_now" "bytes"
         "Of these, bytes of what volumes on devices read ahead and write behind, of what was spilled to them within the limit, and of memory that they keep for it.";
-    MemoryOfSpillsNow "memory_of_spills_bytes_now" "bytes"
+    MemoryOfSpillsNow memory "memory_of_spills_bytes_now" "bytes"
         "Bytes of what was spilled to devices and is in memory, within the limit and beside it.";
-    MemoryOfSpillsBesideNow "memory_of_spills_beside_bytes_now" "bytes"
+    MemoryOfSpillsBesideNow memory "memory_of_spills_beside_bytes_now" "bytes"
         "Of these, bytes beside the limit: those that memory_held_bytes_now does not count.";
 }
 
 metrics! {
     /// What is counted of each queue of a block device. The counts are the process's.
     DeviceMetric
-    Reads "device_reads" "count" "Read commands that ended on block devices.";
-    Writes "device_writes" "count" "Write commands that ended.";
-    Flushes "device_flushes" "count" "Flush commands that ended.";
-    Trims "device_trims" "count" "Trim commands that ended.";
-    Errors "device_errors" "count" "Of all commands, those that failed.";
-    BytesRead "device_bytes_read" "bytes" "Bytes of the read commands.";
-    BytesWritten "device_bytes_written" "bytes" "Bytes of the write commands.";
-    BytesInPlace "device_bytes_in_place" "bytes"
+    Reads devices "device_reads" "count" "Read commands that ended on block devices.";
+    Writes devices "device_writes" "count" "Write commands that ended.";
+    Flushes devices "device_flushes" "count" "Flush commands that ended.";
+    Trims devices "device_trims" "count" "Trim commands that ended.";
+    Errors devices "device_errors" "count" "Of all commands, those that failed.";
+    BytesRead devices "device_bytes_read" "bytes" "Bytes of the read commands.";
+    BytesWritten devices "device_bytes_written" "bytes" "Bytes of the write commands.";
+    BytesInPlace devices "device_bytes_in_place" "bytes"
         "Bytes of blocks of volumes that were overwritten where they lay, for want of room: a power cut before the next sync may leave parts of both.";
-    InFlightNow "device_in_flight_now" "count" "Commands that devices are at work on.";
-    InFlightMost "device_in_flight_most" "count"
+    InFlightNow devices "device_in_flight_now" "count" "Commands that devices are at work on.";
+    InFlightMost devices "device_in_flight_most" "count"
         "Most commands of one queue that a device was at work on at once.";
-    TimeMicros "device_time_us" "microseconds"
+    TimeMicros devices "device_time_us" "microseconds"
         "Sum of the time from giving each command to a device to its end.";
-    Latency "device_latency" "count"
+    Latency devices "device_latency" "count"
         "Commands by the time that they took: longer than the row before, up to `upto_us`, or without bound where that is NULL; rows of none are left out.";
 }
 
@@ -256,10 +266,28 @@ impl Metrics {
         self.0[metric as usize].fetch_sub(amount, Ordering::Relaxed);
     }
 
+    /// Sets every counter to 0. Gauges stay.
+    pub fn reset(&self) {
+        for metric in counters() {
+            self.0[metric as usize].store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether no counter has counted.
+    pub fn is_zero(&self) -> bool {
+        counters().all(|metric| self.get(metric) == 0)
+    }
+
     /// The value now.
     pub fn get(&self, metric: Metric) -> u64 {
         self.0[metric as usize].load(Ordering::Relaxed)
     }
+}
+
+/// Those that are no gauges.
+fn counters() -> impl Iterator<Item = Metric> {
+    let counters = Metric::ALL.iter().filter(|(_, name, ..)| !name.ends_with("_now"));
+    counters.map(|(metric, ..)| *metric)
 }
 
 #[cfg(test)]
@@ -278,6 +306,18 @@ mod tests {
     }
 
     #[test]
+    fn areas_are_few_and_each_stands_together() {
+        let mut areas: Vec<&str> = Metric::ALL.iter().map(|row| row.0.area()).collect();
+        areas.dedup();
+        let groups = areas.len();
+        areas.sort_unstable();
+        areas.dedup();
+        assert_eq!(areas.len(), groups, "an area is in two places: {areas:?}");
+        assert!(areas.iter().all(|area| area.bytes().all(|byte| byte.is_ascii_lowercase())));
+        assert!(DeviceMetric::ALL.iter().all(|row| row.0.area() == "devices"));
+    }
+
+    #[test]
     fn names_of_the_gateways_metrics_say_what_they_are() {
         for (index, metric) in GATEWAY.iter().enumerate() {
             let is_counter = metric.shape == Shape::Counter;
@@ -293,5 +333,10 @@ mod tests {
         metrics.add(Metric::MemoryHeldNow, 10);
         metrics.sub(Metric::MemoryHeldNow, 4);
         assert_eq!(metrics.get(Metric::MemoryHeldNow), 6);
+        assert!(metrics.is_zero(), "a gauge is no counter");
+        metrics.add(Metric::Requests, 1);
+        assert!(!metrics.is_zero());
+        metrics.reset();
+        assert_eq!((metrics.get(Metric::Requests), metrics.get(Metric::MemoryHeldNow)), (0, 6));
     }
 }

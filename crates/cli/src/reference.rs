@@ -6,7 +6,7 @@ use penstock_base::metrics::{DeviceMetric, GATEWAY, Metric};
 use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
 use penstock_base::{ByteSize, Kind, Result, Settings};
 use penstock_engine::store_options::{self, Family};
-use penstock_engine::{Engine, SCHEMES};
+use penstock_engine::{Cause, Engine, SCHEMES};
 use penstock_gateway::ABSENT;
 use std::fmt::Write as _;
 
@@ -43,6 +43,7 @@ pub fn page() -> Result<String> {
     serve_settings(&mut page);
     metrics(&mut page);
     device_metrics(&mut page);
+    causes(&mut page);
     gateway_metrics(&mut page);
     errors(&mut page);
     options(&mut page);
@@ -189,11 +190,24 @@ fn metrics(page: &mut String) {
     page.push_str(
         "\n## Metrics\n\n\
          `FROM penstock_stats()` lists them. Counters count since the extension was loaded; names \
-         that end in `_now` are gauges.\n\n\
-         | name | unit | meaning |\n| --- | --- | --- |\n",
+         that end in `_now` are gauges. `CALL penstock_reset_stats()` sets the counters to 0; \
+         those of devices are the process's and stay. `FROM penstock_stats(by_statement := true)` has \
+         what each of the last 100 statements counted.\n\n\
+         | name | area | unit | meaning |\n| --- | --- | --- | --- |\n",
     );
-    for (_, name, unit, doc) in Metric::ALL {
-        line(page, &[&code(name), unit, doc]);
+    for (metric, name, unit, doc) in Metric::ALL {
+        line(page, &[&code(name), metric.area(), unit, doc]);
+    }
+}
+
+fn causes(page: &mut String) {
+    page.push_str(
+        "\n## Causes of requests\n\n\
+         `FROM penstock_requests()` tells what each request was sent for.\n\n\
+         | cause | meaning |\n| --- | --- |\n",
+    );
+    for (_, name, doc) in Cause::ALL {
+        line(page, &[&code(name), doc]);
     }
 }
 

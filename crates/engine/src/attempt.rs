@@ -1,5 +1,6 @@
 //! Sends again: the one place that acts on what `retry` decided.
 
+use crate::cause::{Asked, Cause, shown_url};
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::retry::{Decision, Past, Policy, decide};
@@ -7,6 +8,7 @@ use penstock_base::{Error, Kind, Metric, Result, Retry};
 use penstock_store::Again;
 use penstock_store::drive::timeout_at;
 use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -14,6 +16,7 @@ use tokio::time::{Instant, sleep};
 #[derive(Debug)]
 pub(crate) struct Attempts {
     policy: Policy,
+    cause: Cause,
     verb: &'static str,
     at: Location,
     started: Instant,
@@ -26,6 +29,9 @@ pub(crate) struct Attempts {
     arrived_bytes: u64,
     /// Why the attempt before failed.
     last: Option<Error>,
+    /// How often what is asked for now was sent before.
+    sent_before: u32,
+    url: OnceLock<Arc<str>>,
     /// How often the store's credentials had been replaced before this attempt.
     renewals: u64,
 }
@@ -38,10 +44,12 @@ const PROGRESS_BYTES_MIN: u64 = 64 << 10;
 const NO_ANSWER: &str = "no answer before request_deadline_ms";
 
 impl Attempts {
-    /// `verb` and `at` name the request in errors that do not name it themselves.
-    pub fn new(query: &QueryCore, verb: &'static str, at: &Location) -> Self {
+    /// `verb` and `at` name the request in errors that do not name it themselves, and `cause` in
+    /// the list of requests.
+    pub fn new(query: &QueryCore, (cause, verb): (Cause, &'static str), at: &Location) -> Self {
         Attempts {
             policy: Policy::new(&query.settings),
+            cause,
             verb,
             at: at.clone(),
             started: Instant::now(),
@@ -50,6 +58,8 @@ impl Attempts {
             progressed: false,
             arrived_bytes: 0,
             last: None,
+            sent_before: 0,
+            url: OnceLock::new(),
             renewals: at.mount.renewals(),
         }
     }
@@ -89,8 +99,26 @@ impl Attempts {
         self.last = None;
     }
 
+    /// All of it came: what comes next is asked for the first time.
+    pub fn ended(&mut self) {
+        self.sent_before = 0;
+    }
+
+    /// The answer is left unread, and the rest of it asked for anew.
+    pub fn replaced(&mut self) {
+        self.restart();
+        self.sent_before += 1;
+    }
+
+    /// What the next request is sent for.
+    fn asked(&self) -> Asked {
+        let url = Arc::clone(self.url.get_or_init(|| shown_url(&self.at)));
+        Asked { url, cause: self.cause, attempt: self.sent_before + 1 }
+    }
+
     /// Runs one attempt whose answer is small: it must be there before the deadline.
     pub async fn bounded<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
+        let attempt = self.asked().run(attempt);
         match timeout_at(self.started + self.policy.deadline, attempt).await {
             Some(result) => result,
             None => Err(Error::new(Kind::Unavailable, NO_ANSWER)
@@ -113,12 +141,14 @@ impl Attempts {
         };
         match decision {
             Decision::Wait(wait) => {
+                self.sent_before += 1;
                 self.at.mount.sent_again(&query.scope, Again::Failed);
                 self.last = Some(error);
                 sleep(wait).await;
                 Ok(())
             }
             Decision::Final if self.has_newer_credentials(&error) => {
+                self.sent_before += 1;
                 self.at.mount.sent_again(&query.scope, Again::Failed);
                 Ok(())
             }
@@ -190,10 +220,10 @@ pub(crate) enum Weight {
 }
 
 /// Sends a request until it succeeds, cannot, or runs out of time. Its error names operation and
-/// object: the store's names if it gave any, else `verb` and `at`.
+/// object: the store's names if it gave any, else `verb` and `at`. `cause` is what it is sent for.
 pub(crate) async fn retry<T, F, A>(
     query: &QueryCore,
-    (verb, at): (&'static str, &Location),
+    (cause, verb, at): (Cause, &'static str, &Location),
     weight: Weight,
     mut attempt: F,
 ) -> Result<T>
@@ -201,11 +231,11 @@ where
     F: FnMut() -> A,
     A: Future<Output = Result<T>>,
 {
-    let mut attempts = Attempts::new(query, verb, at);
+    let mut attempts = Attempts::new(query, (cause, verb), at);
     loop {
         let result = match weight {
             Weight::Small => attempts.bounded(attempt()).await,
-            Weight::Body => attempt().await,
+            Weight::Body => attempts.asked().run(attempt()).await,
         };
         match result {
             Ok(answer) => return Ok(answer),

@@ -16,6 +16,7 @@ use crate::renewal::{CurrentOptions, Renewal};
 use crate::request_log::{EngineObserver, RequestLog};
 use crate::runtime::IoRuntime;
 use crate::slots::Slots;
+use crate::statements::Statement;
 use crate::upload::{Cleanups, Commits, OpenUploads, PiecePool};
 use penstock_base::{Error, Kind, Metrics, Result, Settings};
 use penstock_store::{ObjectMeta, Observer, Store};
@@ -35,7 +36,7 @@ pub struct Engine {
     /// Where background work is spawned.
     pub(crate) handle: Handle,
     opener: Arc<dyn Opener>,
-    mounts: Mounts,
+    pub(crate) mounts: Mounts,
     renewal: OnceLock<Renewal>,
     pub(crate) metadata: MetadataCache,
     pub(crate) held: HeldCache,
@@ -152,8 +153,19 @@ impl Engine {
     /// of memory, caches, the log and uploads at once holds for the whole engine from now on: there
     /// is one of each, and the statement that began last decides.
     pub fn query(self: &Arc<Self>, settings: Settings, interrupted: Option<Interrupted>) -> Query {
+        self.statement(0, settings, interrupted)
+    }
+
+    /// As [`Engine::query`], for a host that numbers its statements, from 1: its requests and
+    /// counters are shown under this number.
+    pub fn statement(
+        self: &Arc<Self>,
+        number: u64,
+        settings: Settings,
+        interrupted: Option<Interrupted>,
+    ) -> Query {
         self.adopt_now(&settings);
-        Query::new(Arc::clone(self), settings, interrupted)
+        Query::new(Arc::clone(self), settings, interrupted, number)
     }
 
     /// Lets the limits of these settings hold as a statement that begins does: for SET, after which
@@ -241,6 +253,18 @@ impl Engine {
     /// Counters since the engine was made.
     pub fn metrics(&self) -> &Metrics {
         &self.observer.metrics
+    }
+
+    /// The last statements that the host numbered and that counted something, oldest first.
+    pub fn statements(&self) -> Vec<Arc<Statement>> {
+        self.observer.statements.snapshot()
+    }
+
+    /// Begins to count anew, and forgets the statements. Gauges stay, and so do the counters of
+    /// devices, which are the process's.
+    pub fn reset_stats(&self) {
+        self.observer.metrics.reset();
+        self.observer.statements.clear();
     }
 
     /// The most recent requests.

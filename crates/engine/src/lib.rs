@@ -20,6 +20,7 @@ mod attempt;
 mod budget;
 mod cache;
 mod cancel;
+mod cause;
 mod defaults;
 mod engine;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -41,6 +42,8 @@ mod request_log;
 mod retry;
 mod runtime;
 mod slots;
+mod spellings;
+mod statements;
 mod upload;
 #[cfg(test)]
 mod waiting;
@@ -50,6 +53,7 @@ pub use budget::Budget;
 pub use cache::look_at_device as look_at_cache_device;
 pub use cache::{CacheDevice, CacheEntry, IsKept, format_device as format_cache_device};
 pub use cancel::Cancellation;
+pub use cause::Cause;
 pub use defaults::{default_here, settings_here};
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};
@@ -63,6 +67,7 @@ pub use read::{Known, Link, Reader, Stream, Trails};
 pub use renewal::CurrentOptions;
 pub use request_log::{LoggedRequest, RequestLog};
 pub use runtime::{IoRuntime, POLL_INTERVAL};
+pub use statements::{STATEMENTS_MAX, Statement};
 pub use upload::Writer;
 
 // The nouns of the verbs above, for doors that must not depend on the stores.

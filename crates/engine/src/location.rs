@@ -9,7 +9,7 @@ use crate::request_log::Scope;
 use penstock_base::{Error, Kind, Metric, Result, redact};
 use penstock_store::{Again, Capabilities, HttpOptions, Observer, Profile, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::Instant;
 
 /// One store option: a pair of a secret, or of DuckDB's `s3_*` and `azure_*` settings.
@@ -56,6 +56,8 @@ pub struct Mount {
     pub(crate) spare: Spare,
     /// Where the objects really are; none where no cache should copy them.
     pub(crate) origin: Option<String>,
+    /// What stands before keys in URLs, in the spelling by which it was asked for first.
+    pub(crate) spelt: OnceLock<Arc<str>>,
     /// Hears what the engine decides about requests, where the caller counts by store.
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
@@ -204,7 +206,7 @@ pub(crate) struct ObjectId {
 }
 
 /// Root and options of a store, and how it is reached if not in the engine's own way.
-type Identity = (String, Vec<StoreOption>, Option<HttpOptions>);
+pub(crate) type Identity = (String, Vec<StoreOption>, Option<HttpOptions>);
 
 /// Most stores kept open. One that is forgotten lives on in its readers and writers; opening it
 /// again only loses what was remembered of its objects.
@@ -260,14 +262,14 @@ impl Mounts {
         // `s3://bucket` names what `s3://bucket/` does, and its entries have the slash.
         let is_bare = key.is_empty() && !prefix.ends_with('/') && !prefix.contains('?');
         let spelt: Arc<str> = if is_bare { format!("{prefix}/").into() } else { prefix.into() };
-        let at = |mount| Location { mount, prefix: spelt, suffix: suffix.into(), key };
+        let at = |mount, prefix| Location { mount, prefix, suffix: suffix.into(), key };
         let is_same = |asked: &&Asked| {
             (&*asked.root, &*asked.suffix, &*asked.options, &asked.http)
                 == (&*root, suffix, options, &http)
                 && asked.mount.is_for(began)
         };
         if let Some(asked) = self.lock_last().as_ref().filter(is_same) {
-            return Ok(at(Arc::clone(&asked.mount)));
+            return Ok(at(Arc::clone(&asked.mount), spelt));
         }
         let mut sorted = options.to_vec();
         sorted.sort();
@@ -293,6 +295,7 @@ impl Mounts {
                 self.keep_first(identity, Arc::new(opened), began)
             }
         };
+        mount.spelt.get_or_init(|| Arc::clone(&spelt));
         *self.lock_last() = Some(Asked {
             root: root.clone(),
             suffix: suffix.to_string(),
@@ -300,7 +303,7 @@ impl Mounts {
             http,
             mount: Arc::clone(&mount),
         });
-        Ok(at(mount))
+        Ok(at(mount, spelt))
     }
 
     /// Of two that opened a store at once both have the mount of whoever was first: they share its
@@ -318,7 +321,7 @@ impl Mounts {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Generations<Identity, Arc<Mount>>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Generations<Identity, Arc<Mount>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -336,6 +339,7 @@ impl Mounts {
             renewable: None,
             unmatched_secrets: None,
             observer: None,
+            spelt: OnceLock::new(),
         }
     }
 }

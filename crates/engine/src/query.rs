@@ -2,10 +2,12 @@
 
 use crate::cache::{DiskCache, HostCache, name_in_cache};
 use crate::cancel::Cancellation;
+use crate::cause::Cause;
 use crate::engine::{Engine, Interrupted};
 use crate::location::{Location, ObjectId, StoreOption};
 use crate::read::{Neighbours, Opened};
 use crate::request_log::{RequestLog, Scope};
+use crate::statements::Statement;
 use crate::upload::{DetachedUploads, Outputs};
 use crate::warm::WarmUps;
 use penstock_base::{Metric, Metrics, Result, Settings};
@@ -21,6 +23,7 @@ use tokio::sync::OnceCell;
 pub struct Query {
     pub(crate) core: Arc<QueryCore>,
     interrupted: Option<Interrupted>,
+    statement: Option<Arc<Statement>>,
 }
 
 impl std::fmt::Debug for Query {
@@ -137,6 +140,16 @@ impl QueryCore {
         let verb = Box::pin(verb);
         async move { self.scope.run(self.cancel.race(verb)).await }
     }
+
+    /// As [`QueryCore::run`]; `cause` is what its requests are sent for.
+    pub fn run_for<T>(
+        &self,
+        cause: Cause,
+        verb: impl Future<Output = Result<T>>,
+    ) -> impl Future<Output = Result<T>> {
+        let verb = Box::pin(verb);
+        async move { self.scope.run_for(cause, self.cancel.race(verb)).await }
+    }
 }
 
 impl Query {
@@ -144,9 +157,14 @@ impl Query {
         engine: Arc<Engine>,
         settings: Settings,
         interrupted: Option<Interrupted>,
+        statement: u64,
     ) -> Self {
+        let observer = &engine.observer;
+        let numbered = (statement > 0).then(|| observer.statements.begin(statement));
+        let metrics = numbered.as_ref().map(|it| Arc::clone(&it.metrics)).unwrap_or_default();
         let scope = Arc::new(Scope {
-            metrics: Metrics::default(),
+            statement,
+            metrics,
             log: RequestLog::new(settings.request_log_entries),
             engine: Arc::clone(&engine.observer),
         });
@@ -171,7 +189,7 @@ impl Query {
             host_reads_ahead: AtomicBool::default(),
             is_giving_way: AtomicBool::default(),
         });
-        Query { core, interrupted }
+        Query { core, interrupted, statement: numbered }
     }
 
     /// Runs a verb on the calling thread, which waits for its sockets itself.
@@ -278,6 +296,9 @@ impl Drop for Query {
         self.core.neighbours.stop();
         self.core.warm_ups.stop();
         self.core.uploads.abort();
+        if let Some(statement) = &self.statement {
+            self.core.engine.observer.statements.end(statement);
+        }
     }
 }
 

@@ -3,15 +3,25 @@
 //! A store reports each request to one [`Observer`]; which query made it is known from the task
 //! that finished it, because every verb runs inside [`Scope::run`].
 
+use crate::cause::{Asked, Cause};
+use crate::statements::Statements;
 use penstock_base::{Metric, Metrics};
-use penstock_store::{Observer, RequestEvent};
+use penstock_store::{Observer, Reason, RequestEvent};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 tokio::task_local! {
-    static CURRENT: Arc<Scope>;
+    static CURRENT: Running;
+}
+
+/// What a task works for.
+#[derive(Clone)]
+struct Running {
+    scope: Arc<Scope>,
+    /// What its requests are sent for, where that is not said with each of them.
+    cause: Option<Cause>,
 }
 
 /// One finished request, with its place in the engine's sequence.
@@ -21,6 +31,14 @@ pub struct LoggedRequest {
     pub number: u64,
     /// What happened.
     pub event: Arc<RequestEvent>,
+}
+
+impl LoggedRequest {
+    /// The URL in its user's spelling, where that is known, else the one that was asked for.
+    pub fn url(&self) -> &str {
+        let told = self.event.reason.as_ref().map(|reason| &*reason.url);
+        told.filter(|url| !url.is_empty()).unwrap_or(&self.event.url)
+    }
 }
 
 /// The most recent requests; older ones are forgotten.
@@ -81,7 +99,9 @@ impl RequestLog {
 /// Where a query's counts go.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    pub metrics: Metrics,
+    /// The host's number of the statement, 0 for none.
+    pub statement: u64,
+    pub metrics: Arc<Metrics>,
     pub log: RequestLog,
     pub engine: Arc<EngineObserver>,
 }
@@ -96,7 +116,19 @@ impl Scope {
     /// Requests that end inside `future` count for this query. So do those that end when the
     /// future is dropped.
     pub fn run<F: Future>(self: &Arc<Self>, future: F) -> impl Future<Output = F::Output> + use<F> {
-        CURRENT.scope(Arc::clone(self), future)
+        CURRENT.scope(Running { scope: Arc::clone(self), cause: None }, future)
+    }
+
+    /// As [`Scope::run`]; requests that begin inside `future` are sent for this, unless those
+    /// around it are sent for something else.
+    pub fn run_for<F: Future>(
+        self: &Arc<Self>,
+        cause: Cause,
+        future: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        let around = CURRENT.try_with(|running| running.cause).ok().flatten();
+        let scope = Arc::clone(self);
+        CURRENT.scope(Running { scope, cause: around.or(Some(cause)) }, future)
     }
 }
 
@@ -105,22 +137,40 @@ impl Scope {
 pub(crate) struct EngineObserver {
     pub metrics: Arc<Metrics>,
     pub log: RequestLog,
+    pub statements: Statements,
     sequence: AtomicU64,
 }
 
 impl EngineObserver {
     pub fn new(metrics: Arc<Metrics>, log_entries: u64) -> Self {
-        EngineObserver { metrics, log: RequestLog::new(log_entries), sequence: AtomicU64::new(0) }
+        EngineObserver {
+            metrics,
+            log: RequestLog::new(log_entries),
+            statements: Statements::default(),
+            sequence: AtomicU64::new(0),
+        }
     }
 }
 
 impl Observer for EngineObserver {
+    fn reason(&self) -> Option<Reason> {
+        let running = CURRENT.try_with(Clone::clone).ok()?;
+        let asked = Asked::current();
+        let cause = running.cause.or(asked.as_ref().map(|asked| asked.cause));
+        Some(Reason {
+            statement: running.scope.statement,
+            cause: cause.unwrap_or(Cause::Other).name(),
+            attempt: asked.as_ref().map_or(1, |asked| asked.attempt),
+            url: asked.map_or_else(Arc::default, |asked| asked.url),
+        })
+    }
+
     fn request_finished(&self, event: RequestEvent) {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let request = LoggedRequest { number, event: Arc::new(event) };
         count_request(&self.metrics, &request.event);
         // Outside of any scope (an abort at shutdown) only the engine counts it.
-        let _ = CURRENT.try_with(|scope| {
+        let _ = CURRENT.try_with(|Running { scope, .. }| {
             count_request(&scope.metrics, &request.event);
             scope.log.push(request.clone());
         });
@@ -130,7 +180,7 @@ impl Observer for EngineObserver {
     fn connection_warmed(&self, is_open: bool) {
         count_warmed(&self.metrics, is_open);
         // As above.
-        let _ = CURRENT.try_with(|scope| count_warmed(&scope.metrics, is_open));
+        let _ = CURRENT.try_with(|running| count_warmed(&running.scope.metrics, is_open));
     }
 }
 
@@ -182,6 +232,7 @@ mod tests {
             new_connection: true,
             error: String::new(),
             span: None,
+            reason: None,
         }
     }
 
@@ -200,7 +251,8 @@ mod tests {
     async fn a_request_counts_for_the_engine_and_for_its_query() {
         let observer = Arc::new(EngineObserver::new(Arc::default(), 2));
         let scope = Arc::new(Scope {
-            metrics: Metrics::default(),
+            statement: 7,
+            metrics: Arc::default(),
             log: RequestLog::new(10),
             engine: Arc::clone(&observer),
         });

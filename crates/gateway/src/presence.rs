@@ -132,6 +132,7 @@ mod tests {
             new_connection: false,
             error: error.to_string(),
             span: None,
+            reason: None,
         }
     }
 

@@ -243,6 +243,7 @@ mod tests {
             new_connection: true,
             error: String::new(),
             span: Some(Span { trace_id: 1, id: 2, parent_id: Some(3), flags: 1 }),
+            reason: None,
         };
         let line = serde_json::to_value(BackendLine::of(&event)).unwrap();
         assert_eq!(

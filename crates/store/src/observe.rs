@@ -1,6 +1,7 @@
 //! What a store tells about each request it made: for counters, logs and DuckDB's HTTP log.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// A span of a distributed trace (W3C Trace Context): one piece of work of which somebody may want
@@ -22,6 +23,19 @@ impl Span {
     pub fn traceparent(&self) -> String {
         format!("00-{:032x}-{:016x}-{:02x}", self.trace_id, self.id, self.flags)
     }
+}
+
+/// What a request is sent for, as whoever sends it says; a store hands it back with its event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reason {
+    /// The statement that sends it, 0 for none.
+    pub statement: u64,
+    /// The object's URL in its user's spelling, without secrets; empty where none is known.
+    pub url: Arc<str>,
+    /// One of the sender's words.
+    pub cause: &'static str,
+    /// How often the same was asked for by then, from 1.
+    pub attempt: u32,
 }
 
 /// One finished request. Nothing secret is in it: signatures and tokens are cut from the URL.
@@ -51,6 +65,8 @@ pub struct RequestEvent {
     pub error: String,
     /// Its place in a trace, which its header `traceparent` told.
     pub span: Option<Span>,
+    /// What it was sent for, if its sender said so.
+    pub reason: Option<Reason>,
 }
 
 /// Why a request failed whose answer nobody wanted whole.
@@ -79,6 +95,11 @@ pub trait Observer: Send + Sync + Debug {
     /// A request begins, on the task that wants it. It carries the span that this makes for it, as
     /// a header beside those that are signed.
     fn request_begins(&self) -> Option<Span> {
+        None
+    }
+
+    /// What the request is for that begins now, on the task that wants it.
+    fn reason(&self) -> Option<Reason> {
         None
     }
 

@@ -67,7 +67,15 @@ int64_t ps_scope_covers(ps_str scope, ps_str url);
 
 /* ---- query: `interrupted` is polled while a call blocks (at most every 20 ms), from the blocked thread ---- */
 typedef bool (*ps_interrupted_fn)(void *context);
-bool ps_query_new(ps_engine *engine, const ps_pair *settings, size_t count, ps_interrupted_fn interrupted, void *context,
+/* What the host has of a statement: its number, 0 for none, and, unless null, a function that tells whether to stop. */
+typedef struct ps_statement {
+	uint64_t number;
+	ps_interrupted_fn interrupted;
+	void *context;
+} ps_statement;
+/* `statement` may be null, for work that is no statement's. Requests and counters are shown under its number; two
+ * queries of one number count together. */
+bool ps_query_new(ps_engine *engine, const ps_pair *settings, size_t count, const ps_statement *statement,
                   ps_query **out, ps_error **error);
 void ps_query_free(ps_query *query); /* detached uploads that were never waited for are aborted */
 /* Waits for every upload that was finished detached; the first failure is the error, and its message tells of the others. */
@@ -83,8 +91,8 @@ void ps_query_may_be_left(const ps_query *query);
 void ps_query_writes_each_name_once(const ps_query *query);
 /* The host fetches ahead the columns of its scans itself. */
 void ps_query_host_reads_ahead(const ps_query *query);
-ps_rows *ps_query_stats(const ps_query *query); /* name, unit, value, description; this query only */
-/* What is remembered of objects: cache, object, etag, size_bytes, cached_bytes, blocks. */
+ps_rows *ps_query_stats(const ps_query *query); /* area, name, unit, value, description; this query only */
+/* What is remembered of objects: cache, url, object, etag, size_bytes, cached_bytes, blocks. */
 bool ps_query_cache(const ps_query *query, ps_rows **out, ps_error **error);
 bool ps_query_clear_cache(const ps_query *query, ps_error **error);
 /* Requests finished since the last call, oldest first; for DuckDB's HTTP log. */
@@ -260,11 +268,16 @@ bool ps_spill_list(const ps_volumes *volumes, ps_str url, ps_rows **out, ps_erro
 bool ps_spill_remove(const ps_volumes *volumes, ps_str url, ps_error **error); /* with the files in it */
 
 /* ---- introspection: every cell is text; the shim casts by column name. Requests: number, started_us (since the
- * epoch), method, url, range, status (0: no answer), first_byte_us, duration_us, sent_bytes, received_bytes,
- * new_connection, error ---- */
-/* name, unit, value, description; of a device's queue also device, queue ("closed": all that are), and of a count of
+ * epoch), statement, cause, attempt, method, url (as its user spelt it), range, status (0: no answer), first_byte_us,
+ * duration_us, sent_bytes, received_bytes, new_connection, error, request_url ---- */
+/* area, name, unit, value, description; of a device's queue also device, queue ("closed": all that are), and of a count of
  * commands by their time upto_us */
 ps_rows *ps_engine_stats(const ps_engine *engine);
+/* The last statements that counted something: statement, started_us, elapsed_us, and the columns of ps_query_stats; what
+ * is 0 is left out. */
+ps_rows *ps_engine_statements(const ps_engine *engine);
+/* Counts anew, and forgets the statements; gauges and the counters of devices, which are the process's, stay. */
+void ps_engine_reset_stats(const ps_engine *engine);
 ps_rows *ps_engine_requests(const ps_engine *engine); /* see ps_rows_column_name */
 size_t ps_rows_count(const ps_rows *rows);
 size_t ps_rows_column_count(const ps_rows *rows);

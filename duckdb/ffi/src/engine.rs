@@ -242,6 +242,29 @@ pub unsafe extern "C" fn ps_engine_stats(engine: *const PsEngine) -> *mut PsRows
 /// # Safety
 /// `engine` came from this library.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_engine_statements(engine: *const PsEngine) -> *mut PsRows {
+    // SAFETY: the caller vouches for it.
+    let Ok(engine) = (unsafe { handle(engine, "engine") }) else { return std::ptr::null_mut() };
+    quiet(std::ptr::null_mut(), || PsRows::of_statements(&engine.0.statements()).give())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `engine` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_engine_reset_stats(engine: *const PsEngine) {
+    // SAFETY: the caller vouches for it.
+    if let Ok(engine) = unsafe { handle(engine, "engine") } {
+        quiet((), || engine.0.reset_stats());
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `engine` came from this library.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_engine_requests(engine: *const PsEngine) -> *mut PsRows {
     // SAFETY: the caller vouches for it.
     let Ok(engine) = (unsafe { handle(engine, "engine") }) else { return std::ptr::null_mut() };

@@ -13,6 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Tells whether the user asked to stop.
 pub type PsInterruptedFn = Option<unsafe extern "C" fn(context: *mut c_void) -> bool>;
 
+/// What the host has of a statement.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PsStatement {
+    /// Its number, 0 for none.
+    pub number: u64,
+    /// Tells whether the user asked to stop.
+    pub interrupted: PsInterruptedFn,
+    /// For `interrupted`.
+    pub context: *mut c_void,
+}
+
 /// A query, given to the caller. Writers share it, so that they can outlive the handle.
 #[derive(Debug)]
 pub struct PsQuery {
@@ -42,15 +54,14 @@ impl Watch {
 /// See the header.
 ///
 /// # Safety
-/// The engine came from this library, the pairs are readable, `context` lives as long as the
-/// query, the out-parameters are null or writable.
+/// The engine came from this library, the pairs are readable, `statement` is null or readable and
+/// its context lives as long as the query, the out-parameters are null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_query_new(
     engine: *const PsEngine,
     settings: *const PsPair,
     count: usize,
-    interrupted: PsInterruptedFn,
-    context: *mut c_void,
+    statement: *const PsStatement,
     out: *mut *mut PsQuery,
     error: *mut *mut PsError,
 ) -> bool {
@@ -61,11 +72,14 @@ pub unsafe extern "C" fn ps_query_new(
             let settings =
                 with_pairs(engine.settings().clone(), &pairs(settings, count, "a setting")?)?;
             let watched = Arc::new(AtomicBool::new(true));
-            let watch = interrupted.map(|interrupted| {
+            let number = statement.as_ref().map_or(0, |statement| statement.number);
+            let watch = statement.as_ref().and_then(|statement| {
+                let (interrupted, context) = (statement.interrupted?, statement.context);
                 let watch = Watch { interrupted, context, watched: Arc::clone(&watched) };
-                Box::new(move || watch.is_interrupted()) as Box<dyn Fn() -> bool + Send + Sync>
+                Some(Box::new(move || watch.is_interrupted()) as penstock_engine::Interrupted)
             });
-            give(out, PsQuery { query: Arc::new(engine.query(settings, watch)), watched })
+            let query = Arc::new(engine.statement(number, settings, watch));
+            give(out, PsQuery { query, watched })
         })
     }
     .is_some()

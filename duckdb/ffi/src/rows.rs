@@ -3,7 +3,8 @@
 use crate::abi::{PsStr, free};
 use penstock_base::{DeviceMetric, Metric, Metrics};
 use penstock_engine::device_meter::{Reading, readings as device_readings};
-use penstock_engine::{CacheEntry, LoggedRequest};
+use penstock_engine::{CacheEntry, LoggedRequest, Statement};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A snapshot of a table.
@@ -13,13 +14,19 @@ pub struct PsRows {
     rows: Vec<Vec<String>>,
 }
 
-const STATS: &[&str] = &["name", "unit", "value", "description"];
+const STATS: &[&str] = &["area", "name", "unit", "value", "description"];
 /// Those of an engine, which has devices too: rows of a queue name its device and its number.
 const ENGINE_STATS: &[&str] =
-    &["name", "unit", "value", "description", "device", "queue", "upto_us"];
+    &["area", "name", "unit", "value", "description", "device", "queue", "upto_us"];
+/// Those of statements: what is 0 is left out.
+const STATEMENT_STATS: &[&str] =
+    &["statement", "started_us", "elapsed_us", "area", "name", "unit", "value", "description"];
 
 const REQUESTS: &[&str] = &[
     "number",
+    "statement",
+    "cause",
+    "attempt",
     "started_us",
     "method",
     "url",
@@ -31,21 +38,31 @@ const REQUESTS: &[&str] = &[
     "received_bytes",
     "new_connection",
     "error",
+    "request_url",
 ];
 
-const CACHE: &[&str] = &["cache", "object", "etag", "size_bytes", "cached_bytes", "blocks"];
+const CACHE: &[&str] = &["cache", "url", "object", "etag", "size_bytes", "cached_bytes", "blocks"];
 
 impl PsRows {
     pub(crate) fn of_metrics(metrics: &Metrics) -> Self {
-        let row = |(metric, name, unit, doc): &(Metric, &str, &str, &str)| {
-            vec![
-                (*name).to_string(),
-                (*unit).to_string(),
-                metrics.get(*metric).to_string(),
-                (*doc).to_string(),
-            ]
-        };
-        PsRows { columns: STATS, rows: Metric::ALL.iter().map(row).collect() }
+        PsRows { columns: STATS, rows: Metric::ALL.iter().map(|row| stat(metrics, row)).collect() }
+    }
+
+    /// What each of the last statements counted.
+    pub(crate) fn of_statements(statements: &[Arc<Statement>]) -> Self {
+        let rows = statements.iter().flat_map(|statement| {
+            let counted = Metric::ALL.iter().filter(|row| statement.metrics.get(row.0) > 0);
+            counted.map(|row| {
+                let mut cells = vec![
+                    statement.number.to_string(),
+                    epoch_us(statement.started).to_string(),
+                    statement.elapsed().as_micros().to_string(),
+                ];
+                cells.extend(stat(&statement.metrics, row));
+                cells
+            })
+        });
+        PsRows { columns: STATEMENT_STATS, rows: rows.collect() }
     }
 
     /// All counters, those of devices at the end: first the sums over all queues, then each queue.
@@ -63,12 +80,16 @@ impl PsRows {
 
     pub(crate) fn of_requests(requests: &[LoggedRequest]) -> Self {
         let row = |request: &LoggedRequest| {
-            let event = &request.event;
+            let (event, reason) = (&request.event, request.event.reason.as_ref());
+            let statement = reason.map(|reason| reason.statement).filter(|number| *number > 0);
             vec![
                 request.number.to_string(),
+                statement.map_or_else(String::new, |number| number.to_string()),
+                reason.map_or("", |reason| reason.cause).to_string(),
+                reason.map_or_else(String::new, |reason| reason.attempt.to_string()),
                 epoch_us(event.started).to_string(),
                 event.method.to_string(),
-                event.url.clone(),
+                request.url().to_string(),
                 event.range.clone(),
                 event.status.to_string(),
                 event.first_byte.as_micros().to_string(),
@@ -77,6 +98,7 @@ impl PsRows {
                 event.received_bytes.to_string(),
                 event.new_connection.to_string(),
                 event.error.clone(),
+                event.url.clone(),
             ]
         };
         PsRows { columns: REQUESTS, rows: requests.iter().map(row).collect() }
@@ -86,6 +108,7 @@ impl PsRows {
         let row = |entry: &CacheEntry| {
             vec![
                 entry.cache.to_string(),
+                entry.url.clone(),
                 entry.object.clone(),
                 entry.etag.clone(),
                 entry.size_bytes.map_or_else(String::new, |size| size.to_string()),
@@ -109,11 +132,18 @@ impl PsRows {
     }
 }
 
+/// One counter, as [`STATS`] has it.
+fn stat(metrics: &Metrics, row: &(Metric, &str, &str, &str)) -> Vec<String> {
+    let (metric, name, unit, doc) = *row;
+    [metric.area(), name, unit, &*metrics.get(metric).to_string(), doc].map(String::from).into()
+}
+
 /// The rows of one device's queue, or of all.
 fn push_device(rows: &mut Vec<Vec<String>>, reading: &Reading, device: &str, queue: &str) {
     for (metric, name, unit, doc) in DeviceMetric::ALL {
         let mut push = |value: u64, upto: String| {
-            let texts = [name, unit, &*value.to_string(), doc, device, queue, &upto];
+            let area = metric.area();
+            let texts = [area, name, unit, &*value.to_string(), doc, device, queue, &upto];
             rows.push(texts.map(str::to_string).to_vec());
         };
         if *metric != DeviceMetric::Latency {

@@ -33,16 +33,7 @@ impl Opened {
         // SAFETY: no settings, writable out-parameters.
         unsafe {
             assert!(ps_engine_new(null(), 0, &mut engine, &mut error));
-            let interrupted = None;
-            assert!(ps_query_new(
-                engine,
-                null(),
-                0,
-                interrupted,
-                null_mut(),
-                &mut query,
-                &mut error
-            ));
+            assert!(ps_query_new(engine, null(), 0, null(), &mut query, &mut error));
         }
         Opened { engine, query }
     }
@@ -309,15 +300,8 @@ fn an_interrupted_wait_ends_as_cancelled() {
     ];
     // SAFETY: live handles, readable texts, writable out-parameters.
     unsafe {
-        assert!(ps_query_new(
-            opened.engine,
-            null(),
-            0,
-            Some(always),
-            null_mut(),
-            &mut query,
-            &mut error
-        ));
+        let statement = PsStatement { number: 0, interrupted: Some(always), context: null_mut() };
+        assert!(ps_query_new(opened.engine, null(), 0, &statement, &mut query, &mut error));
         let url = lend("s3://bucket/key");
         let done = ps_open_read(
             query,

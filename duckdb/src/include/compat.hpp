@@ -21,6 +21,8 @@
 #include "duckdb/main/extension/extension_loader.hpp"
 #include "duckdb/main/secret/secret.hpp"
 #include "duckdb/main/secret/secret_manager.hpp"
+#include "duckdb/parser/parsed_data/create_scalar_function_info.hpp"
+#include "duckdb/parser/parsed_data/create_table_function_info.hpp"
 
 // Not by identifier.hpp: 1.5.6 has that too, and uses it nowhere that the shim looks.
 #if __has_include("duckdb/common/memory_mapped_file.hpp")
@@ -81,6 +83,25 @@ inline void SetRequestTimes(BaseRequest &request, timestamp_t start, int64_t dur
 	request.have_request_timing = true;
 	request.request_start = start;
 	request.request_end = timestamp_t(start.value + duration_us);
+#endif
+}
+
+//! A parameter that is passed by its name.
+inline void AddFlag(TableFunction &function, const char *name) {
+#if PENSTOCK_DUCKDB_2
+	function.GetSignature().WithTypedKwargs(
+	    "options", [&](TypedKwargs &options) { options.Add(Identifier(name), LogicalType::BOOLEAN); });
+#else
+	function.named_parameters[name] = LogicalType::BOOLEAN;
+#endif
+}
+
+//! The one value of all rows.
+inline void SetAll(Vector &vector, const Value &value, idx_t count) {
+#if PENSTOCK_DUCKDB_2
+	vector.Reference(value, count_t(count));
+#else
+	vector.Reference(value);
 #endif
 }
 

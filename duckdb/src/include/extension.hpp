@@ -15,8 +15,10 @@ extern thread_local bool extension_load_is_pretended;
 void RegisterAttach(DBConfig &config);
 //! The penstock_* settings, checked by the engine's table when they are set.
 void RegisterSettings(DBConfig &config);
-//! penstock_settings(), penstock_stats(), penstock_requests(), penstock_clear_cache().
+//! penstock_settings(), penstock_stats(), penstock_requests(), penstock_clear_cache() and others that tell.
 void RegisterFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine);
+//! Registers a function with what duckdb_functions() shows of it.
+void RegisterDescribed(ExtensionLoader &loader, TableFunction function, FunctionDescription description);
 //! The secret types that nobody registered yet, until somebody else does.
 void RegisterSecrets(DatabaseInstance &db);
 //! Makes every connection, open or to come, tell when its statements begin and end.

@@ -60,7 +60,8 @@ public:
 	//! Settings are read from the context, and interruption is watched, if there is one.
 	Query(shared_ptr<Engine> engine, optional_ptr<ClientContext> context);
 	//! For cleaning up: nobody can interrupt it, but it gives up soon.
-	Query(shared_ptr<Engine> engine, optional_ptr<ClientContext> context, const char *request_deadline_ms);
+	Query(shared_ptr<Engine> engine, optional_ptr<ClientContext> context, uint64_t number,
+	      const char *request_deadline_ms);
 	~Query();
 	Query(const Query &) = delete;
 	Query &operator=(const Query &) = delete;
@@ -158,6 +159,8 @@ private:
 	//! From a failure on: cleaning up after an interrupted statement must not be interrupted itself.
 	atomic<bool> cleaning_up {false};
 	atomic<Phase> phase;
+	//! DuckDB's number of the statement.
+	const uint64_t number;
 	mutex lock;
 	Writers writers;
 	//! Files that ended where the outcome of the statement was open.

@@ -4,6 +4,7 @@ use crate::cache::index::ObjectVersion;
 use crate::names::Turned;
 use crate::query::Query;
 use crate::read::Shown;
+use crate::spellings::Spellings;
 use penstock_base::{Result, redact};
 use penstock_store::ObjectMeta;
 
@@ -13,6 +14,8 @@ pub struct CacheEntry {
     /// `metadata` (size and ETag in memory), `listing` (names), `opened` (bytes in memory that came
     /// with the request that opened it, footers above all), `memory` or `disk` (bytes).
     pub cache: &'static str,
+    /// Its URL as its user spelt it, where this process has used its store; else as `object`.
+    pub url: String,
     /// The URL that it really has, endpoint and all; of a listing what its names begin with.
     pub object: String,
     /// Its version; empty where the store has none.
@@ -43,6 +46,8 @@ impl Query {
         if let Some(disk) = disk {
             entries.extend(disk.objects().into_iter().map(|object| kept("disk", object)));
         }
+        let spellings = Spellings::of(&self.engine().mounts);
+        entries.iter_mut().for_each(|entry| entry.url = spellings.url(&entry.object));
         Ok(entries)
     }
 
@@ -64,6 +69,7 @@ impl Query {
 fn remembered(name: &str, meta: &ObjectMeta) -> CacheEntry {
     CacheEntry {
         cache: "metadata",
+        url: String::new(),
         object: redact::url(name).into_owned(),
         etag: meta.etag.as_ref().map_or_else(String::new, |etag| etag.0.clone()),
         size_bytes: meta.size_bytes,
@@ -76,6 +82,7 @@ fn listed(listing: &Turned) -> CacheEntry {
     let (blocks, cached_bytes) = listing.held();
     CacheEntry {
         cache: "listing",
+        url: String::new(),
         object: redact::url(&listing.key.below).into_owned(),
         etag: String::new(),
         size_bytes: None,
@@ -87,6 +94,7 @@ fn listed(listing: &Turned) -> CacheEntry {
 fn opened(shown: Shown) -> CacheEntry {
     CacheEntry {
         cache: "opened",
+        url: String::new(),
         object: redact::url(&shown.name).into_owned(),
         etag: shown.version.etag.map_or_else(String::new, |etag| etag.0),
         size_bytes: shown.version.size_bytes,
@@ -101,6 +109,7 @@ fn kept(
 ) -> CacheEntry {
     CacheEntry {
         cache,
+        url: String::new(),
         object: version.name.to_string(),
         etag: version.etag.to_string(),
         size_bytes: Some(version.size_bytes),

@@ -1,6 +1,7 @@
 //! Changing names: removing, copying, renaming.
 
 use crate::attempt::{Weight, retry};
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::names::Entry;
 use crate::names::list::{all_pages, as_directory, object_entry};
@@ -98,7 +99,8 @@ impl Query {
         to: &Location,
         options: PutOptions,
     ) -> Result<PutResult> {
-        let mut source = self.core.run(Stream::start(&self.core, from, GetRange::All)).await?;
+        let mut source =
+            self.core.run(Stream::start(&self.core, from, (Cause::Copy, GetRange::All))).await?;
         let mut writer = self.create(to, options)?;
         let mut buffer = vec![0; COPY_BYTES];
         loop {
@@ -119,8 +121,10 @@ async fn copy_inside(
     let store = &from.mount.store;
     query.outputs.begin(to)?;
     let change = query.engine.listings.finish(query, slice::from_ref(to)).await?;
-    let result =
-        retry(query, ("copy", to), Weight::Body, || store.copy(&from.key, &to.key, options)).await;
+    let result = retry(query, (Cause::Copy, "copy", to), Weight::Body, || {
+        store.copy(&from.key, &to.key, options)
+    })
+    .await;
     change.ended(&result);
     let result = result?;
     // The copy's size is not in the answer, so nothing is remembered of it.
@@ -131,8 +135,10 @@ async fn copy_inside(
 async fn delete(query: &QueryCore, at: &Location, if_match: Option<&ETag>) -> Result<()> {
     let store = &at.mount.store;
     let change = query.change(slice::from_ref(at)).await?;
-    let result =
-        retry(query, ("DELETE", at), Weight::Small, || store.delete(&at.key, if_match)).await;
+    let result = retry(query, (Cause::Delete, "DELETE", at), Weight::Small, || {
+        store.delete(&at.key, if_match)
+    })
+    .await;
     change.ended(&result);
     query.forget(at);
     result
@@ -188,7 +194,7 @@ async fn remove_batch(query: &QueryCore, batch: Vec<Location>) -> Vec<Error> {
         return remove_each(query, &batch).await;
     }
     let keys: Vec<String> = batch.iter().map(|object| object.key.clone()).collect();
-    let begins = ("delete", &batch[0]);
+    let begins = (Cause::Delete, "delete", &batch[0]);
     match retry(query, begins, Weight::Small, || store.delete_batch(&keys)).await {
         // Those that may succeed again are asked for one by one, with retries. A refusal stays one:
         // asked again, each of a thousand would be refused again.

@@ -1,6 +1,7 @@
 //! Listing: pages of names, and what they tell of the objects.
 
 use crate::attempt::{Weight, retry};
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::names::turned::{Page, Pages};
 use crate::names::{Entry, Listed};
@@ -157,7 +158,7 @@ pub(crate) async fn page(
     let asked = request.max_keys.or(u32::try_from(query.settings.list_page_size).ok());
     let request = ListRequest { max_keys: asked, ..request.clone() };
     let begun = Instant::now();
-    let answer = retry(query, ("list", at), Weight::Small, async || {
+    let answer = retry(query, (Cause::List, "list", at), Weight::Small, async || {
         let asked = Instant::now();
         let answer = at.mount.store.list(request.clone()).await?;
         at.mount.latency.note(asked.elapsed());

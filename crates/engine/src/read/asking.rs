@@ -10,6 +10,7 @@ use super::version::Version;
 use super::whole::{self, Whole};
 use super::{Known, ask, coming, tail_first};
 use crate::cache::{CachedObject, Piece};
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::warm::{Coming, warm};
@@ -64,7 +65,12 @@ async fn request(
     let asked = Instant::now();
     // Behind its own first step, in which it takes a connection.
     let beside = async { will_come.into_iter().for_each(|it| warm(query, at, it)) };
-    let (started, ()) = join(Stream::start_or_whole(query, at, range), beside).await;
+    let is_of_the_end = match range {
+        GetRange::Bounded(range) => range.start > 0,
+        range => matches!(range, GetRange::Suffix(_)),
+    };
+    let cause = if is_of_the_end { Cause::Footer } else { Cause::Open };
+    let (started, ()) = join(Stream::start_or_whole(query, at, (cause, range)), beside).await;
     let mut stream = match started {
         Err(error) if error.kind() == Kind::Unsupported => return Ok(None),
         stream => stream?,

@@ -10,6 +10,7 @@
 //! The decisions are pure: [`is_time`], [`steps`], [`Allowed`].
 
 use crate::budget::{Budget, Lease};
+use crate::cause::Cause;
 use crate::query::QueryCore;
 use crate::read::block::Source;
 use crate::read::flight::Progress;
@@ -279,7 +280,7 @@ impl Begun {
         let query = Arc::clone(query);
         let (at, version) = (source.at.clone(), source.version.clone());
         let handle = query.engine.handle.clone();
-        let task = handle.spawn(scope.run(async move {
+        let task = handle.spawn(scope.run_for(Cause::Ahead, async move {
             let asked = GetRange::Bounded(range);
             let taken = async {
                 let stream = Stream::pinned(&query, &at, &version, asked).await?;

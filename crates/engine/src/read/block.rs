@@ -2,6 +2,7 @@
 
 use crate::budget::Lease;
 use crate::cache::CachedObject;
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::read::debt::Debts;
@@ -253,7 +254,7 @@ pub(super) fn fetch(
     let shared = Arc::downgrade(&lease);
     let debts: Arc<Debts> = Arc::default();
     let costs = Arc::clone(&debts);
-    let task = query.engine.handle.clone().spawn(scope.run(async move {
+    let task = query.engine.handle.clone().spawn(scope.run_for(Cause::Ahead, async move {
         let progress = scan.as_ref().map_or(&come as &dyn Progress, |(.., coming)| coming);
         let bytes =
             query.cancel.race(fetch_bytes(&query, (&at, &version), range, progress, &costs)).await;

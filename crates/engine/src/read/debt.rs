@@ -104,7 +104,8 @@ mod tests {
     fn scope() -> (Arc<Metrics>, Arc<Scope>) {
         let metrics: Arc<Metrics> = Arc::default();
         let engine = Arc::new(EngineObserver::new(Arc::clone(&metrics), 0));
-        let scope = Scope { metrics: Metrics::default(), log: RequestLog::new(0), engine };
+        let (metrics_of, log) = (Arc::default(), RequestLog::new(0));
+        let scope = Scope { statement: 0, metrics: metrics_of, log, engine };
         (metrics, Arc::new(scope))
     }
 

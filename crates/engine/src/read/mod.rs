@@ -65,6 +65,7 @@ pub(crate) use whole::RangeSupport;
 
 use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::metadata::Remembered;
 use crate::names::Listed;
@@ -364,7 +365,9 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
 /// One HEAD.
 pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
     let asked = Instant::now();
-    let answer = retry(query, ("HEAD", at), Weight::Small, || at.mount.store.stat(&at.key)).await;
+    let answer =
+        retry(query, (Cause::Open, "HEAD", at), Weight::Small, || at.mount.store.stat(&at.key))
+            .await;
     match &answer {
         Ok(meta) => query.confirm(at, meta, asked),
         Err(error) if error.kind() == Kind::NotFound => query.forget(at),

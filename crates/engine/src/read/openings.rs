@@ -1,6 +1,7 @@
 //! Files that are opened ahead of a scan: the requests for their first bytes, and what became of
 //! them. How many at once is decided in `order`, which of them whole in `small`.
 
+use crate::cause::Cause;
 use crate::limits::HELD_PARTS;
 use crate::location::Location;
 use crate::query::QueryCore;
@@ -294,7 +295,7 @@ impl Openings {
                 reader.fetch_opening(&query, window).await
             };
             // The open that needs it tells the error.
-            let _ = query.run(opening.arrived.during(fetched)).await;
+            let _ = query.run_for(Cause::Ahead, opening.arrived.during(fetched)).await;
         });
         task.abort_handle()
     }

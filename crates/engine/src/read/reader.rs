@@ -4,6 +4,7 @@ mod opening;
 mod whole;
 
 use crate::cache::{CachedObject, IsKept};
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::metadata::Validity;
 use crate::pace::policy::Policy;
@@ -176,7 +177,8 @@ impl Reader {
         // What is begun ahead of this reader is asked for once, by whoever is first.
         if let Some(window) = self.held.coming(&range).or(widened) {
             // Boxed, so that what memory answers moves no large future about.
-            Box::pin(self.fill(query, range, window)).await?;
+            let cause = if self.tail_first { Cause::Footer } else { Cause::Open };
+            Box::pin(query.scope.run_for(cause, self.fill(query, range, window))).await?;
             held = self.held.pieces();
         }
         let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));

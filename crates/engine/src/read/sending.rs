@@ -1,6 +1,7 @@
 //! Sends a GET until its head arrives.
 
 use crate::attempt::Attempts;
+use crate::cause::Asked;
 use crate::location::Location;
 use crate::query::QueryCore;
 use futures_util::future::{Either, select};
@@ -69,7 +70,12 @@ async fn first_byte(query: &QueryCore, at: &Location, request: &GetRequest) -> R
         Either::Right(((), first)) => return first.await,
     };
     at.mount.sent_again(&query.scope, Again::Late);
-    match select(first, store.get(&at.key, request.clone())).await {
+    let second = store.get(&at.key, request.clone());
+    let second = match Asked::current() {
+        Some(asked) => Either::Left(asked.again().run(second)),
+        None => Either::Right(second),
+    };
+    match select(first, pin!(second)).await {
         Either::Left((answer, _)) if is_answer(&answer) => {
             pace.judged(false);
             answer

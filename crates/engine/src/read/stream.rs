@@ -2,6 +2,7 @@
 
 use crate::attempt::Attempts;
 use crate::cache::CachedObject;
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::pace::millis;
 use crate::pace::trickle::Stretch;
@@ -71,10 +72,10 @@ impl Stream {
     pub(crate) async fn start(
         query: &Arc<QueryCore>,
         at: &Location,
-        request: impl Into<GetRequest>,
+        (cause, request): (Cause, impl Into<GetRequest>),
     ) -> Result<Stream> {
         let request = request.into();
-        let mut attempts = Attempts::new(query, "GET", at);
+        let mut attempts = Attempts::new(query, (cause, "GET"), at);
         let response = get(query, at, (&request, Unasked::Dropped), &mut attempts).await?;
         Ok(Stream::of(query, at, response, attempts))
     }
@@ -84,9 +85,9 @@ impl Stream {
     pub(super) async fn start_or_whole(
         query: &Arc<QueryCore>,
         at: &Location,
-        range: GetRange,
+        (cause, range): (Cause, GetRange),
     ) -> Result<Stream> {
-        let mut attempts = Attempts::new(query, "GET", at);
+        let mut attempts = Attempts::new(query, (cause, "GET"), at);
         let response = get(query, at, (&range.into(), Unasked::Taken), &mut attempts).await?;
         Ok(Stream::of(query, at, response, attempts))
     }
@@ -98,7 +99,7 @@ impl Stream {
         version: &Version,
         range: ByteRange,
     ) -> Option<Stream> {
-        let attempts = Attempts::new(query, "GET", at);
+        let attempts = Attempts::new(query, (Cause::Footer, "GET"), at);
         let (asked, if_match) = (GetRange::Bounded(range), version.if_match());
         let request = GetRequest { range: asked, if_match, ..GetRequest::default() };
         let answer = attempts.bounded(at.mount.store.get(&at.key, request)).await.ok()?;
@@ -150,7 +151,7 @@ impl Stream {
             through: Some(through),
             mark: None,
             ranges: Ranges::Served,
-            attempts: Attempts::new(query, "GET", at),
+            attempts: Attempts::new(query, (Cause::Read, "GET"), at),
             left_at: Some(Instant::now()),
             stretch: Stretch::default(),
         }
@@ -164,8 +165,9 @@ impl Stream {
         range: GetRange,
     ) -> Result<Stream> {
         let request = GetRequest { range, if_match: version.if_match(), ..GetRequest::default() };
-        let stream =
-            Stream::start(query, at, request).await.map_err(|error| told_as_change(error, at))?;
+        let stream = Stream::start(query, at, (Cause::Read, request))
+            .await
+            .map_err(|error| told_as_change(error, at))?;
         if !version.matches(&stream.meta) {
             return Err(mismatch(version, &stream.meta, at.url()));
         }
@@ -300,6 +302,9 @@ impl Stream {
                     let end = self.body_end;
                     let is_last = self.next == end;
                     let is_trickle = self.is_trickle(count as u64, millis(asked.elapsed()));
+                    if is_last {
+                        self.attempts.ended();
+                    }
                     if is_last || is_trickle {
                         drop(body);
                     } else {
@@ -341,7 +346,7 @@ impl Stream {
         let is_trickle = mount.pace.is_trickle(&mut self.stretch, left, mount.latency.get());
         if is_trickle {
             mount.sent_again(&self.query.scope, Again::Slow);
-            self.attempts.restart();
+            self.attempts.replaced();
         }
         is_trickle
     }

@@ -7,6 +7,7 @@
 
 use crate::budget::Lease;
 use crate::cache::{CachedObject, Piece};
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::metadata::{Remembered, Validity};
 use crate::query::QueryCore;
@@ -59,7 +60,7 @@ pub(crate) async fn get(
     wants: Wants,
 ) -> Result<Stream> {
     if query.disk()?.is_none() && !query.engine.memory.is_on() {
-        return Stream::start(query, at, request).await;
+        return Stream::start(query, at, (Cause::Read, request)).await;
     }
     if let Some((meta, range)) = cached(query, at, &request, wants).await?
         && let Some(through) = Through::of(query, at, &meta)
@@ -67,7 +68,7 @@ pub(crate) async fn get(
         return Ok(Stream::cached(query, at, meta, range, through));
     }
     let asked = Instant::now();
-    let mut stream = Stream::start(query, at, request).await?;
+    let mut stream = Stream::start(query, at, (Cause::Read, request)).await?;
     query.confirm(at, stream.meta(), asked);
     stream.through = Through::of(query, at, stream.meta());
     Ok(stream)

@@ -6,6 +6,7 @@
 //! and fetches it when something is read of it that is not there after all.
 
 use crate::cache::{CachedObject, Piece};
+use crate::cause::Cause;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::read::held::Held;
@@ -145,7 +146,7 @@ impl Whole {
         let asked = tokio::time::Instant::now();
         let stream = match stream {
             Some(stream) => stream,
-            None => Stream::start(query, at, GetRange::All).await?,
+            None => Stream::start(query, at, (Cause::Open, GetRange::All)).await?,
         };
         let told = stream.meta().clone();
         // Of a store that lists, what is remembered is read by ranges.
@@ -206,7 +207,7 @@ impl Whole {
         }
         // All of it, in the words by which a server tells whether it serves ranges by now.
         let range = if meta.size_bytes > Some(0) { GetRange::From(0) } else { GetRange::All };
-        let stream = Stream::start(query, at, range).await?;
+        let stream = Stream::start(query, at, (Cause::Read, range)).await?;
         query.engine.range_support.note(at, range != GetRange::All && !stream.ranges_ignored());
         let is_same = |answered: &ObjectMeta| Version::of(meta).matches(answered);
         let is_it = is_same(stream.meta());

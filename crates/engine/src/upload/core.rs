@@ -3,6 +3,7 @@
 use crate::attempt::{Weight, retry};
 use crate::budget::{Pressable, Pressed};
 use crate::cancel::Cancellation;
+use crate::cause::Cause;
 use crate::location::{Location, ObjectId};
 use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
@@ -213,7 +214,7 @@ impl Upload {
         let (store, key) = (&self.at.mount.store, &self.at.key);
         // The store's own expiry of unfinished uploads is the last resort; the caller has the
         // error that made the upload fail, and the request log has this one.
-        let _ = retry(&self.query, ("abort upload", &self.at), Weight::Small, || {
+        let _ = retry(&self.query, (Cause::Abort, "abort upload", &self.at), Weight::Small, || {
             store.abort_upload(key, &upload)
         })
         .await;

@@ -2,6 +2,7 @@
 
 use crate::attempt::{Weight, retry};
 use crate::cancel::cancelled;
+use crate::cause::{Asked, Cause, shown_url};
 use crate::location::Location;
 use crate::names::may_have_acted;
 use crate::query::QueryCore;
@@ -232,12 +233,20 @@ impl Upload {
             made.map_err(final_conflict)
         };
         // Its time depends on the size, as a copy's does.
-        match retry(&self.query, ("complete upload", &self.at), Weight::Body, complete).await {
+        match retry(
+            &self.query,
+            (Cause::Write, "complete upload", &self.at),
+            Weight::Body,
+            complete,
+        )
+        .await
+        {
             // The store may have gone on behind an attempt that broke off: asked again it tells
             // whether the object is there, which nobody should hear of as a failure.
             Err(error) if may_have_acted(&error) => {
                 self.at.mount.sent_again(&self.query.scope, Again::Failed);
-                complete().await.map_err(|_| error)
+                let asked = Asked { url: shown_url(&self.at), cause: Cause::Write, attempt: 2 };
+                asked.run(complete()).await.map_err(|_| error)
             }
             result => result,
         }

@@ -7,6 +7,7 @@
 //! removed; elsewhere the new object stays.
 
 use crate::attempt::{Weight, retry};
+use crate::cause::Cause;
 use crate::query::{Query, QueryCore};
 use crate::upload::core::Upload;
 use crate::upload::writer::Writer;
@@ -97,7 +98,10 @@ impl Upload {
         let (store, key) = (&self.at.mount.store, &self.at.key);
         let change = query.change(std::slice::from_ref(&self.at)).await?;
         let remove = async |tag: Option<&ETag>| {
-            retry(query, ("DELETE", &self.at), Weight::Small, || store.delete(key, tag)).await
+            retry(query, (Cause::Delete, "DELETE", &self.at), Weight::Small, || {
+                store.delete(key, tag)
+            })
+            .await
         };
         let mut result = remove(tag).await;
         let cannot_compare = |error: &Error| tag.is_some() && error.kind() == Kind::Unsupported;

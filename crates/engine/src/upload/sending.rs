@@ -1,6 +1,7 @@
 //! The parts of an upload on their way, and its beginning at the store.
 
 use crate::attempt::{Weight, retry};
+use crate::cause::Cause;
 use crate::slots::Slot;
 use crate::upload::core::{Filling, Upload};
 use penstock_base::{Error, Kind, Result};
@@ -36,7 +37,7 @@ impl Upload {
         let _slot = self.slot().await;
         let upload = self.id_at_store().await?;
         let (store, key) = (&self.at.mount.store, &self.at.key);
-        retry(&self.query, ("upload part", &self.at), Weight::Body, || {
+        retry(&self.query, (Cause::Write, "upload part", &self.at), Weight::Body, || {
             store.upload_part(key, &upload, number, payload.clone())
         })
         .await
@@ -54,9 +55,12 @@ impl Upload {
         query.engine.cleanups.spawn(&query, async move {
             let _beginning = Beginning(Arc::clone(&upload));
             let (store, key) = (&upload.at.mount.store, &upload.at.key);
-            let begun = retry(&upload.query, ("create upload", &upload.at), Weight::Small, || {
-                store.create_upload(key, &upload.options)
-            });
+            let begun = retry(
+                &upload.query,
+                (Cause::Write, "create upload", &upload.at),
+                Weight::Small,
+                || store.create_upload(key, &upload.options),
+            );
             match begun.await {
                 Ok(id) => {
                     upload.store_id.send_replace(Some(id));

@@ -6,6 +6,7 @@
 //! write came too late or was replaced since, and which of both cannot be told.
 
 use crate::attempt::{Weight, retry};
+use crate::cause::Cause;
 use crate::location::Location;
 use crate::names::may_have_acted;
 use crate::query::QueryCore;
@@ -46,14 +47,14 @@ pub(super) async fn send_whole(
             check()?;
             store.put(key, payload.clone(), options).await
         };
-        return retry(query, ("PUT", at), Weight::Body, put).await;
+        return retry(query, (Cause::Write, "PUT", at), Weight::Body, put).await;
     }
     let mark = new_mark(query);
     let mut options = options.clone();
     options.metadata.retain(|(name, _)| name != notes::WRITE);
     options.metadata.push((notes::WRITE.to_string(), mark.clone()));
     let is_open = AtomicBool::new(false);
-    let sent = retry(query, ("PUT", at), Weight::Body, async || {
+    let sent = retry(query, (Cause::Write, "PUT", at), Weight::Body, async || {
         check()?;
         let sent = store.put(key, payload.clone(), &options).await;
         if sent.as_ref().is_err_and(may_have_acted) {
@@ -73,7 +74,7 @@ pub(super) async fn send_whole(
 /// What stands there, if it is what the write with this mark made.
 async fn own(query: &QueryCore, at: &Location, mark: &str) -> Option<PutResult> {
     let stat = || at.mount.store.stat(&at.key);
-    let meta = retry(query, ("HEAD", at), Weight::Small, stat).await.ok()?;
+    let meta = retry(query, (Cause::Write, "HEAD", at), Weight::Small, stat).await.ok()?;
     let is_own = meta.metadata.iter().any(|pair| pair.0 == notes::WRITE && pair.1 == mark);
     is_own.then(|| PutResult {
         etag: meta.etag,

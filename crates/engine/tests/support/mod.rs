@@ -250,6 +250,7 @@ impl Scripted {
                 new_connection: false,
                 error: String::new(),
                 span: None,
+                reason: None,
             });
         }
     }

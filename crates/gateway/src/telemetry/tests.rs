@@ -23,6 +23,7 @@ fn event(method: &'static str, status: u16) -> RequestEvent {
         new_connection: false,
         error: String::new(),
         span: None,
+        reason: None,
     }
 }
 

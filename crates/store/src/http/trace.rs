@@ -27,6 +27,7 @@ impl Trace {
         if let Some(Ok(value)) = traceparent {
             request.headers.insert(TRACEPARENT, value);
         }
+        let reason = observer.reason();
         let event = RequestEvent {
             method: method_name(&request.method),
             url: redact::url(&request.uri.to_string()).into_owned(),
@@ -40,6 +41,7 @@ impl Trace {
             new_connection: false,
             error: String::new(),
             span,
+            reason,
         };
         Trace { observer, event: Some(Box::new(event)), started: Instant::now() }
     }

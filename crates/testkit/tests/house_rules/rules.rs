@@ -89,6 +89,7 @@ const CALLS: &[(&str, &str, &[&str])] = &[
         "time comes in as an argument; these files are its doors",
         &[
             "crates/cli/src/doctor.rs",
+            "crates/engine/src/statements.rs",
             "crates/gateway/src/exchange.rs",
             "crates/gateway/src/lib.rs",
             "crates/gateway/src/notices.rs",
