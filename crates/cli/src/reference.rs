@@ -192,7 +192,8 @@ fn metrics(page: &mut String) {
          `FROM penstock_stats()` lists them. Counters count since the extension was loaded; names \
          that end in `_now` are gauges. `CALL penstock_reset_stats()` sets the counters to \
          0; those of devices are the process's and stay. \
-         `FROM penstock_stats(by_statement := true)` has what each of the last 100 statements counted.\n\n\
+         `FROM penstock_stats(by_statement := true)` has what each of the last 100 statements \
+         counted.\n\n\
          | name | area | unit | meaning |\n| --- | --- | --- | --- |\n",
     );
     for (metric, name, unit, doc) in Metric::ALL {
