@@ -127,7 +127,7 @@ def test_another_process_goes_without_and_says_so_once(
     told = second_process(f"penstock_cache_dir = '{tmp_path}'", url, store.secret)
     assert told.count("penstock: reading without disk cache") == 1
     assert "uses this cache directory" in told
-    assert "Give each process a cache_dir of its own" in told
+    assert "Give each process its own penstock_cache_dir" in told
     # The first one goes on, and without a cache so does everyone.
     assert total(con, url) == answer
     con.execute("SET GLOBAL penstock_cache_dir = ''")

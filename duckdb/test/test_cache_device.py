@@ -154,7 +154,7 @@ def test_another_process_goes_without_and_says_so_once(store: Fake, url: str, de
     told = second_process(f"penstock_cache_dir = 'nvme://{device}'", url, store.secret)
     assert told.count("penstock: reading without disk cache") == 1
     assert "another process has the device open" in told
-    assert "give each process a cache_dir of its own" in told
+    assert "give each process its own penstock_cache_dir" in told
     assert total(con, url) == answer
     con.close()
 

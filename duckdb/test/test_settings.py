@@ -158,7 +158,7 @@ def test_a_proxy_is_used_from_the_next_statement_on(
         with pytest.raises(duckdb.IOException) as told:
             count(con, files)
     assert f"no connection to the proxy 127.0.0.1 (127.0.0.1:{port})" in str(told.value)
-    assert "Penstock's setting http_proxy" in str(told.value)
+    assert "comes from penstock_http_proxy" in str(told.value)
     assert "hunter2" not in str(told.value)
     assert value(con, "penstock_http_proxy") == f"http://***@127.0.0.1:{port}"
     con.execute("RESET penstock_http_proxy")

@@ -44,7 +44,7 @@ impl Kind {
         (Kind::NotFound, "not_found", "Check the name; list the parent to see what is there."),
         (Kind::Denied, "denied", "Check the secret and its scope, its expiry and its rights."),
         (Kind::Conflict, "conflict", "Re-run the query: the object changed or exists already."),
-        (Kind::Throttled, "throttled", "Lower the concurrency or raise request_deadline_ms."),
+        (Kind::Throttled, "throttled", "Lower the concurrency or raise the deadline of requests."),
         (Kind::Unavailable, "unavailable", "Check the endpoint and the network, then retry."),
         (Kind::Invalid, "invalid", "Correct the named input."),
         (Kind::Unsupported, "unsupported", "Use another store or the named alternative."),

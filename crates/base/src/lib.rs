@@ -5,6 +5,7 @@
 //! which help texts, DuckDB settings and reference pages are made.
 
 pub mod bytesize;
+pub mod door;
 pub mod error;
 pub mod histogram;
 pub mod metrics;

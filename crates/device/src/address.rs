@@ -14,6 +14,7 @@ use crate::queues::Discipline;
 use crate::volume::table::{NAME_BYTES_MAX, is_name};
 use crate::volume::{Asked, TEMP_PREFIX};
 use crate::wait::Wait;
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Settings, nearest::nearest};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -325,15 +326,15 @@ impl Asked {
     /// # Errors
     /// `Invalid` for a name that is none.
     pub fn from_settings(settings: &Settings) -> Result<Self> {
-        let of = |name: &'static str| move |error: Error| error.with_operation(name);
+        let of = |name: &'static str| move |error: Error| error.with_object(setting(name));
         let depth = u32::try_from(settings.nvme_queue_depth).unwrap_or(u32::MAX);
         Ok(Asked {
-            io: Some(IoChoice::by_name(&settings.nvme_io).map_err(of("setting nvme_io"))?),
+            io: Some(IoChoice::by_name(&settings.nvme_io).map_err(of("nvme_io"))?),
             discipline: Some(
-                Discipline::by_name(&settings.nvme_queues).map_err(of("setting nvme_queues"))?,
+                Discipline::by_name(&settings.nvme_queues).map_err(of("nvme_queues"))?,
             ),
             queue_depth: Some(depth),
-            wait: Some(Wait::by_name(&settings.nvme_wait).map_err(of("setting nvme_wait"))?),
+            wait: Some(Wait::by_name(&settings.nvme_wait).map_err(of("nvme_wait"))?),
         })
     }
 

@@ -2,6 +2,7 @@
 //! reaching a device leave a choice: calls wait in the kernel, libxnvme can only be asked.
 
 use crate::open::{Io, by_name};
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result};
 
 /// How a thread waits for commands that are in flight.
@@ -42,10 +43,10 @@ impl Wait {
             (Wait::Poll, Io::File | Io::Direct | Io::Ioctl) => {
                 let message = format!("by io={io} commands are calls: there is nothing to poll");
                 let error = Error::new(Kind::Unsupported, message).with_operation("device open");
-                Err(error.with_object(object).with_hint(
-                    "Leave wait=poll and the setting nvme_wait out, or choose io=uring, or \
-                     passthrough on /dev/ngXnY",
-                ))
+                Err(error.with_object(object).with_hint(format!(
+                    "Leave wait=poll and {} out, or choose io=uring, or passthrough on /dev/ngXnY",
+                    setting("nvme_wait")
+                )))
             }
             _ => Ok(()),
         }

@@ -4,6 +4,7 @@ use crate::cause::{Asked, Cause, shown_url};
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::retry::{Decision, Past, Policy, decide};
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Metric, Result, Retry};
 use penstock_store::Again;
 use penstock_store::drive::timeout_at;
@@ -41,7 +42,7 @@ pub(crate) struct Attempts {
 const PROGRESS_BYTES_MIN: u64 = 64 << 10;
 
 /// What is told of an attempt that the deadline cut short.
-const NO_ANSWER: &str = "no answer before request_deadline_ms";
+const NO_ANSWER: &str = "no answer before the deadline of requests";
 
 impl Attempts {
     /// `verb` and `at` name the request in errors that do not name it themselves, and `cause` in
@@ -123,7 +124,10 @@ impl Attempts {
             Some(result) => result,
             None => Err(Error::new(Kind::Unavailable, NO_ANSWER)
                 .with_retry(Retry::BackOff)
-                .with_hint("Check the endpoint and the network, or raise request_deadline_ms")),
+                .with_hint(format!(
+                    "Check the endpoint and the network, or raise {}",
+                    setting("request_deadline_ms")
+                ))),
         }
     }
 

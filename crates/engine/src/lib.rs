@@ -76,7 +76,7 @@ pub use penstock_store::{
     PutResult, RequestEvent, WriteCondition,
 };
 // In whose words errors advise, for whoever starts the process.
-pub use penstock_store::advice::{Words, speak};
+pub use penstock_base::door::{Words, speak};
 // What may stand in their URLs and options, for help texts and reference pages.
 pub use penstock_device::meter as device_meter;
 pub use penstock_store::notes;

@@ -6,6 +6,7 @@
 //! drops the future, which cancels its requests.
 
 use crate::cancel::cancelled;
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result};
 use penstock_store::drive::block_on;
 use std::future::Future;
@@ -56,7 +57,10 @@ impl IoRuntime {
             .map_err(|error| {
                 Error::new(Kind::Exhausted, "the I/O threads could not be started")
                     .with_source(error)
-                    .with_hint("Raise the limit on threads (ulimit -u) or lower io_threads")
+                    .with_hint(format!(
+                        "Raise the limit on threads (ulimit -u) or lower {}",
+                        setting("io_threads")
+                    ))
             })?;
         Ok(IoRuntime { runtime, process: std::process::id() })
     }

@@ -87,7 +87,7 @@ async fn an_answer_that_never_comes_names_operation_and_object() {
         let bench = bench(1, verb, &Fault::Hang).await;
         let error = run(&bench, verb).await.expect_err(verb);
         assert_named(&error, operation, object);
-        assert!(error.to_string().contains("no answer before request_deadline_ms"), "{error}");
+        assert!(error.to_string().contains("no answer before the deadline of requests"), "{error}");
     }
 }
 

@@ -231,7 +231,10 @@ async fn whole_objects_share_the_memory_limit_and_are_given_back_with_their_read
         assert_eq!(held(), 50 << 20);
         let error = open("c.csv").await.unwrap_err();
         assert_eq!(error.kind(), Kind::Exhausted);
-        assert!(error.to_string().contains("what is free of memory_limit_bytes"), "{error}");
+        assert!(
+            error.to_string().contains("what is free of penstock_memory_limit_bytes"),
+            "{error}"
+        );
         assert_eq!(held(), 50 << 20, "what was refused is given back");
         drop(readers);
         // The statement has many such files, one after the other.

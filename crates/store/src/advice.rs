@@ -1,30 +1,7 @@
 //! What an error advises about credentials, in the words of whoever reads it: a statement for
 //! DuckDB, flags for a command line, lines for a config file.
 
-use std::sync::OnceLock;
-
-/// How options are given where this process was started from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
-    /// `CREATE SECRET (TYPE s3, KEY_ID '...')`; unless another form is chosen.
-    Sql,
-    /// `-o key_id='...'`.
-    Flags,
-    /// `key_id = "..."`.
-    Config,
-}
-
-static WORDS: OnceLock<Words> = OnceLock::new();
-
-/// Chooses the form for this process; the first choice stays.
-pub fn speak(words: Words) {
-    // A second choice would be of the same program, about the same command.
-    let _ = WORDS.set(words);
-}
-
-fn spoken() -> Words {
-    WORDS.get().copied().unwrap_or(Words::Sql)
-}
+use penstock_base::door::{Words, spoken};
 
 /// Options of a secret of this type, ready to be pasted. A name is in lower case; one in a map
 /// follows a dot. `scope` is for secrets alone.

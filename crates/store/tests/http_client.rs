@@ -317,7 +317,7 @@ async fn refused_proxy_is_called_one_and_says_who_named_it() {
         let error = get(&client, &format!("{scheme}://store.example/k")).await.unwrap_err();
         let told = error.to_string();
         assert!(told.contains("no connection to the proxy 127.0.0.1"), "{told}");
-        assert!(told.contains("comes from Penstock's setting http_proxy"), "{told}");
+        assert!(told.contains("comes from penstock_http_proxy"), "{told}");
         assert!(!format!("{told} {error:?}").contains("hunter2"));
     }
 }

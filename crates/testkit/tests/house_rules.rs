@@ -106,6 +106,11 @@ fn every_module_says_what_it_decides() {
 }
 
 #[test]
+fn texts_name_settings_in_the_words_of_the_door() {
+    check(rules::setting_names);
+}
+
+#[test]
 fn no_file_names_a_registry_or_a_workplace() {
     check(|file| match file.path.as_str() {
         // Written by cargo.

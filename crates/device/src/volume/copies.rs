@@ -13,6 +13,7 @@ use crate::volume::shrunk::shrank;
 use crate::volume::signature::{CACHE, DUCKDB, HEAD_BYTES, recognise};
 use crate::volume::table::{COPIES, COPY_BYTES, COPY_PAGES, Flaw, PAGE_BYTES, PAGES_MIN};
 use crate::volume::table::{FORMAT_VERSION, Table, copy_pages};
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result};
 
 /// Pages as the device counts them.
@@ -215,7 +216,7 @@ pub(crate) fn foreign(port: &Port, what: &str) -> Error {
             "Attach it as the file that it is, or copy it into a volume: `penstock nvme import \
              DEVICE {name} --db NAME`"
         ),
-        CACHE => "Name another device, or set it as penstock_cache_dir".to_string(),
+        CACHE => format!("Name another device, or give it as {}", setting("cache_dir")),
         _ => "Name another device; `penstock nvme format --force` would overwrite this one".into(),
     };
     let message = format!("there is no Penstock volume on it, but {what}");

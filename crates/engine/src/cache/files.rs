@@ -15,6 +15,7 @@ use crate::cache::record::{
     HEAD_BYTES, HEADER_BYTES_MAX, Head, Record, TRAILER_BYTES, head, judge_head, parse_directory,
     parse_trailer, trailer,
 };
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -304,18 +305,22 @@ fn private() -> OpenOptions {
 
 fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
     Error::new(Kind::Invalid, format!("{what}: {error}"))
-        .with_operation("open cache_dir")
+        .with_operation("open the disk cache")
         .with_object(path.display().to_string())
-        .with_hint(
-            "Set cache_dir to a directory that this user may write, or to '' for no disk cache",
-        )
+        .with_hint(format!(
+            "Set {} to a directory that this user may write, or to '' for no disk cache",
+            setting("cache_dir")
+        ))
 }
 
 fn in_use(path: &Path, owner: &str) -> Error {
     Error::new(Kind::Conflict, format!("{owner} uses this cache directory"))
-        .with_operation("open cache_dir")
+        .with_operation("open the disk cache")
         .with_object(path.display().to_string())
-        .with_hint("Give each process a cache_dir of its own, or set it to '' for no disk cache")
+        .with_hint(format!(
+            "Give each process its own {}, or set it to '' for no disk cache",
+            setting("cache_dir")
+        ))
 }
 
 /// Who holds a lock: the number of this process, when it began, and the number of the lock file.

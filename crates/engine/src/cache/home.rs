@@ -3,6 +3,7 @@
 use crate::cache::files::Directory;
 use crate::cache::medium::Medium;
 use crate::cache::region::Region;
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_device::Port;
 use penstock_device::address::{Address, Place, strip_scheme};
@@ -28,7 +29,7 @@ pub(crate) struct DeviceHome {
 
 fn wrong(setting: &str, message: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::new(Kind::Invalid, message)
-        .with_operation("open cache_dir")
+        .with_operation("open the disk cache")
         .with_object(setting)
         .with_hint(hint)
 }
@@ -117,7 +118,7 @@ impl DeviceHome {
     /// What the URL does not say, the settings of devices do.
     fn of(settings: &Settings) -> Result<Self> {
         let setting = settings.cache_dir.as_str();
-        let named = |error: Error| error.with_operation("open cache_dir");
+        let named = |error: Error| error.with_operation("open the disk cache");
         let Address { device: path, place, asked } = Address::parse(setting).map_err(named)?;
         if place != Place::Volume {
             let hint = format!("Leave db and temp out: nvme://{}", path.display());
@@ -130,8 +131,10 @@ impl DeviceHome {
     fn port(&self, real_path: &Path) -> Result<Port> {
         let opened = self.asked.open(real_path, true, None);
         let (_, device) = opened.map_err(|error| match error.kind() {
-            Kind::Conflict => error.with_note("give each process a cache_dir of its own"),
-            _ => error.with_note("the disk cache that cache_dir names"),
+            Kind::Conflict => {
+                error.with_note(format!("give each process its own {}", setting("cache_dir")))
+            }
+            _ => error.with_note(format!("the disk cache that {} names", setting("cache_dir"))),
         })?;
         Port::new(device, self.asked.discipline())
     }

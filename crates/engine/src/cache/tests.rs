@@ -126,7 +126,7 @@ fn one_directory_is_one_cache_in_a_process_and_refused_to_others() {
     (0..3).for_each(|_| drop(super::files::Directory::hold(dir.path()).unwrap_err()));
     let open = std::fs::read_dir("/proc/self/fd").unwrap().map(is_lock).filter(|it| *it).count();
     assert_eq!(open, 2);
-    assert!(error.hint().unwrap().contains("cache_dir of its own"));
+    assert!(error.hint().unwrap().contains("its own penstock_cache_dir"));
 }
 
 #[test]

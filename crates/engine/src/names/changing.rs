@@ -14,6 +14,7 @@ use crate::cache::{DiskCache, NOTING_MAX, name_in_cache};
 use crate::engine::Engine;
 use crate::location::Location;
 use crate::query::{Query, QueryCore};
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result};
 use std::io;
 use std::sync::Arc;
@@ -77,9 +78,12 @@ fn unnoted(cache_dir: &str, error: &io::Error) -> Error {
          could take old bytes for it, and nothing was sent: {error}"
     );
     Error::new(Kind::Exhausted, message)
-        .with_operation("note a change in cache_dir")
+        .with_operation("note a change in the disk cache")
         .with_object(cache_dir)
-        .with_hint("Free or repair its disk, or remove that cache and set cache_dir to ''")
+        .with_hint(format!(
+            "Free or repair its disk, or remove that cache and set {} to ''",
+            setting("cache_dir")
+        ))
 }
 
 impl Engine {

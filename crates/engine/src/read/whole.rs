@@ -13,6 +13,7 @@ use crate::read::held::Held;
 use crate::read::stream::Stream;
 use crate::read::version::{Version, changed};
 use bytes::Bytes;
+use penstock_base::door::setting;
 use penstock_base::{ByteRange, Error, Kind, Result};
 use penstock_store::{GetRange, ObjectMeta, Ranges};
 use std::collections::HashMap;
@@ -252,7 +253,7 @@ async fn take(
     let limit = budget.limit_bytes();
     let size = Some(stream.range()).filter(|range| range.end != u64::MAX).map(|range| range.len());
     let ranges = stream.ranges();
-    let no_room_now = || no_room(at, ranges, "what is free of memory_limit_bytes");
+    let no_room_now = || no_room(at, ranges, "what is free of ");
     let mut lease = budget.lease_now(0);
     let mut bytes = Vec::new();
     let mut filled = 0;
@@ -263,7 +264,7 @@ async fn take(
             None => (come / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX),
         };
         if size.is_some_and(|size| size > limit) || (size.is_none() && come == limit) {
-            return Err(no_room(at, stream.ranges(), "memory_limit_bytes"));
+            return Err(no_room(at, stream.ranges(), ""));
         }
         let step = step.min(limit - come);
         let more = budget.lease_within(step).await;
@@ -292,14 +293,16 @@ async fn take(
     Ok((meta, Arc::new(Held::whole(bytes, lease))))
 }
 
-fn no_room(at: &Location, ranges: Ranges, limit: &str) -> Error {
+/// `part` says which part of the limit on memory is meant.
+fn no_room(at: &Location, ranges: Ranges, part: &str) -> Error {
+    let limit = setting("memory_limit_bytes");
     let server = match ranges {
         Ranges::Packed => "packs what it sends (Content-Encoding), so no range can be asked for",
         _ => "does not serve ranges",
     };
-    let why = format!("the server {server}, and the object does not fit into {limit}");
-    Error::new(Kind::Exhausted, why).with_operation("GET").with_object(at.url()).with_hint(
-        "Raise memory_limit_bytes, read fewer such objects at once, copy them to a store with \
-             ranges, or download them",
-    )
+    let why = format!("the server {server}, and the object does not fit into {part}{limit}");
+    Error::new(Kind::Exhausted, why).with_operation("GET").with_object(at.url()).with_hint(format!(
+        "Raise {limit}, read fewer such objects at once, copy them to a store with ranges, or \
+         download them"
+    ))
 }

@@ -10,6 +10,7 @@ use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
 use crate::upload::retract::Outcome;
 use crate::upload::schedule::Schedule;
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Metric, Result};
 use penstock_store::{Part, PutOptions, UploadId};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -253,7 +254,10 @@ impl Upload {
         Error::new(Kind::Exhausted, "the store takes no more parts for this object")
             .with_operation("upload")
             .with_object(self.at.url())
-            .with_hint("Write several smaller files (FILE_SIZE_BYTES), or raise part_size_bytes")
+            .with_hint(format!(
+                "Write several smaller files (FILE_SIZE_BYTES), or raise {}",
+                setting("part_size_bytes")
+            ))
     }
 }
 

@@ -17,6 +17,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Uri};
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Retry};
 use rustls::ClientConfig;
 use std::collections::HashMap;
@@ -310,7 +311,10 @@ impl HttpClient {
     fn no_slot(&self) -> Error {
         let count = self.shared.options.connections_per_host;
         Error::new(Kind::Exhausted, format!("all {count} connections to the host stay in use"))
-            .with_hint("Raise the setting connections_per_host, or read fewer files at once")
+            .with_hint(format!(
+                "Raise {}, or read fewer files at once",
+                setting("connections_per_host")
+            ))
     }
 
     fn leased(

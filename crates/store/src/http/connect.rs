@@ -8,9 +8,11 @@ use crate::http::pool::Origin;
 use crate::http::proxy::Proxy;
 use crate::http::socket::Socket;
 use bytes::Bytes;
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Retry};
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -180,8 +182,8 @@ fn tls_error(host: &str, error: std::io::Error, has_answered: bool) -> Error {
 }
 
 /// What to do about a certificate, by what is wrong with it. Pure.
-fn certificate_hint(why: &CertificateError) -> &'static str {
-    match why {
+fn certificate_hint(why: &CertificateError) -> Cow<'static, str> {
+    Cow::Borrowed(match why {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "It has expired: renew it, or set this machine's clock if that is wrong"
         }
@@ -194,11 +196,14 @@ fn certificate_hint(why: &CertificateError) -> &'static str {
         CertificateError::Revoked => "It was revoked: the server needs a new one",
         // webpki's name for it (RFC 5280 section 4.2.1.9); no rustls variant has it.
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "The server shows an authority's certificate as its own: give it one that the \
-             authority has signed, and name the authority's PEM file in the setting ca_file"
+            return Cow::Owned(format!(
+                "The server shows an authority's certificate as its own: give it one that the \
+                 authority has signed, and name the authority's PEM file in {}",
+                setting("ca_file")
+            ));
         }
-        _ => "Name the authority's PEM file in the setting ca_file",
-    }
+        _ => return Cow::Owned(format!("Name the authority's PEM file in {}", setting("ca_file"))),
+    })
 }
 
 fn unavailable(message: impl Into<String>) -> Error {
@@ -206,8 +211,10 @@ fn unavailable(message: impl Into<String>) -> Error {
 }
 
 fn too_slow(what: &str, limit: Duration) -> Error {
-    unavailable(format!("{what} took longer than {} s", limit.as_secs_f64())).with_hint(
-        "Check the endpoint, its port and what stands between (firewall, proxy). The setting \
-             connect_timeout_ms bounds one attempt, request_deadline_ms all of them",
-    )
+    unavailable(format!("{what} took longer than {} s", limit.as_secs_f64())).with_hint(format!(
+        "Check the endpoint, its port and what stands between (firewall, proxy). {} bounds one \
+         attempt, {} all of them",
+        setting("connect_timeout_ms"),
+        setting("request_deadline_ms")
+    ))
 }

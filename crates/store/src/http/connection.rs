@@ -9,6 +9,7 @@ use crate::http::head::{HEAD_BYTES_MAX, Head, parse_head};
 use crate::http::socket::Socket;
 use crate::http::stall::Stall;
 use bytes::Bytes;
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Retry};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -18,14 +19,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-const STALLED_HINT: &str = "Check that a store listens at this endpoint. The setting \
-                            stall_timeout_ms bounds one attempt, request_deadline_ms all of them";
-
 /// First size of the buffer that heads and chunk sizes are read into. Body bytes that arrive with
 /// the head are copied once more, so it is small against a usual body.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Most pieces handed to one vectored write.
 pub(crate) const SLICES_MAX: usize = 32;
+
+fn stalled_hint() -> String {
+    format!(
+        "Check that a store listens at this endpoint. {} bounds one attempt, {} all of them",
+        setting("stall_timeout_ms"),
+        setting("request_deadline_ms")
+    )
+}
 
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -314,7 +320,7 @@ impl Connection {
                 let seconds = self.stall.limit().as_secs_f64();
                 Err(Error::new(Kind::Unavailable, format!("nothing moved for {seconds} s"))
                     .with_retry(Retry::BackOff)
-                    .with_hint(STALLED_HINT))
+                    .with_hint(stalled_hint()))
             }),
         }
     }

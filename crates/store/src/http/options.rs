@@ -2,6 +2,7 @@
 
 use crate::http::proxy::ProxyChoice;
 use crate::http::tls::certificates;
+use penstock_base::door::setting;
 use penstock_base::{Result, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl HttpOptions {
             "" => ProxyChoice::Environment,
             url => {
                 let proxy = crate::http::Proxy::parse(url)?;
-                ProxyChoice::Fixed(proxy.named_by("Penstock's setting http_proxy"))
+                ProxyChoice::Fixed(proxy.named_by(setting("http_proxy")))
             }
         };
         let ca_file = settings.ca_file.trim();

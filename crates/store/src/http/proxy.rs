@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use http::uri::Authority;
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Secret};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
@@ -39,7 +40,7 @@ impl Proxy {
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = || {
             Error::new(Kind::Invalid, "the proxy is not a URL such as http://host:3128")
-                .with_hint("Check the setting http_proxy, the secret, or HTTPS_PROXY")
+                .with_hint(format!("Check {}, the secret, or HTTPS_PROXY", setting("http_proxy")))
         };
         let text = url.trim();
         let rest = match text.split_once("://") {

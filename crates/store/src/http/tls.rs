@@ -1,5 +1,6 @@
 //! TLS settings: whom to trust.
 
+use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -46,7 +47,10 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
             Kind::Unavailable,
             format!("no certificate authority is known on this machine{why}"),
         )
-        .with_hint("Install the ca-certificates package, or set ca_file to a PEM file"));
+        .with_hint(format!(
+            "Install the ca-certificates package, or set {} to a PEM file",
+            setting("ca_file")
+        )));
     }
     Ok(roots)
 }
@@ -67,8 +71,9 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> 
 }
 
 fn wrong_file(path: &Path, why: &str) -> Error {
-    Error::new(Kind::Invalid, format!("ca_file {}: {why}", path.display()))
-        .with_hint("The setting ca_file names a readable PEM file of certificates")
+    let name = setting("ca_file");
+    Error::new(Kind::Invalid, format!("{name} {}: {why}", path.display()))
+        .with_hint(format!("{name} names a readable PEM file of certificates"))
 }
 
 /// Accepts every certificate, for `verify_ssl = false`. Signatures are still checked, so that the

@@ -11,6 +11,7 @@ const RULES: &[(&str, Rule)] = &[
     ("file_length", rules::file_length),
     ("function_length", rules::function_length),
     ("line_width", rules::line_width),
+    ("setting_names", rules::setting_names),
     ("banned_calls", rules::banned_calls),
     ("unfinished", rules::unfinished),
     ("unsafe_code", rules::unsafe_code),
@@ -49,6 +50,13 @@ fn bad_samples() -> Vec<(&'static str, SourceFile)> {
         ("banned_calls", rust("fn f() { std::thread::sleep(d); }\n")),
         ("banned_calls", rust("fn f() { SystemTime::now(); }\n")),
         ("banned_calls", SourceFile::new("crates/testkit/src/model.rs", GOOD)),
+        (
+            "setting_names",
+            SourceFile::new(
+                "crates/engine/src/bad.rs",
+                "//! In order: cache_dir.\nconst A: [&str; 2] = [\"cache_dir\", \"raise cache_dir\"];\n",
+            ),
+        ),
         ("unfinished", rust(&format!("fn f() {{ {mark} }}\n"))),
         ("unfinished", SourceFile::new("bench/tests/test_bad.py", &skip)),
         ("unsafe_code", rust("fn f() { unsafe { g() } }\n")),

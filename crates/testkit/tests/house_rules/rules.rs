@@ -2,6 +2,7 @@
 //! bad samples.
 
 use crate::source::{SourceFile, functions, mask};
+use penstock_base::settings::TABLE;
 
 /// One complaint: where, and what is wrong.
 pub type Complaint = String;
@@ -197,6 +198,36 @@ pub fn unsafe_code(file: &SourceFile) -> Vec<Complaint> {
 }
 
 /// A Rust file says first what it decides and what not.
+/// Names of settings that are names of other things too: store options, DuckDB's own settings.
+const SHARED_NAMES: &[&str] = &["http_proxy"];
+
+/// Texts of the rooms below the doors name a setting by `door::setting`: each door has its own name
+/// for it. A text that is nothing but the name is a key.
+pub fn setting_names(file: &SourceFile) -> Vec<Complaint> {
+    let rooms = ["crates/engine/src/", "crates/store/src/", "crates/device/src/"];
+    if !file.has_extension(&["rs"]) || !rooms.iter().any(|room| file.path.starts_with(room)) {
+        return Vec::new();
+    }
+    let names = || TABLE.iter().map(|row| row.name).filter(|name| !SHARED_NAMES.contains(name));
+    let mut complaints = Vec::new();
+    for ((number, line), (_, code)) in file.product_lines().iter().zip(file.product_code()) {
+        for name in names().filter(|name| name.contains('_')) {
+            let in_text = line.match_indices(name).any(|(at, _)| {
+                let (before, after) = (&line[..at], &line[at + name.len()..]);
+                let is_word = |c: char| c.is_alphanumeric() || c == '_';
+                let is_whole = !before.ends_with(is_word) && !after.starts_with(is_word);
+                let is_key = before.ends_with('"') && after.starts_with('"');
+                let is_code = code.chars().nth(before.chars().count()) != Some(' ');
+                is_whole && !is_key && !is_code && !before.contains("//")
+            });
+            if in_text {
+                complaints.push(format!("{}:{number} names {name} by itself", file.path));
+            }
+        }
+    }
+    complaints
+}
+
 pub fn module_header(file: &SourceFile) -> Vec<Complaint> {
     if !file.has_extension(&["rs"]) || file.is_test() {
         return Vec::new();

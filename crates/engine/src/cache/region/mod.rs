@@ -54,7 +54,7 @@ impl fmt::Debug for Core {
 }
 
 fn failure(port: &Port, kind: Kind, message: impl Into<String>) -> Error {
-    Error::new(kind, message).with_operation("open cache_dir").with_object(port.name())
+    Error::new(kind, message).with_operation("open the disk cache").with_object(port.name())
 }
 
 /// Makes an empty cache on a device; how many bytes of blocks it holds. What a cache or a volume or

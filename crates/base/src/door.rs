@@ -1,0 +1,52 @@
+//! By which door people reach this process, and what a setting is called there.
+
+use std::sync::OnceLock;
+
+/// How settings and options are given where this process was started from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// `SET penstock_cache_dir`, `CREATE SECRET (TYPE s3, KEY_ID '...')`; unless another form is
+    /// chosen.
+    Sql,
+    /// `--cache-dir`, `-o key_id='...'`.
+    Flags,
+    /// `cache_dir = "..."`, `key_id = "..."`.
+    Config,
+}
+
+static WORDS: OnceLock<Words> = OnceLock::new();
+
+/// Chooses the form for this process; the first choice stays.
+pub fn speak(words: Words) {
+    // A second choice would be of the same program, about the same command.
+    let _ = WORDS.set(words);
+}
+
+/// The form of this process.
+pub fn spoken() -> Words {
+    WORDS.get().copied().unwrap_or(Words::Sql)
+}
+
+/// What a setting of the settings table is called where this process was started from.
+pub fn setting(name: &str) -> String {
+    setting_in(spoken(), name)
+}
+
+fn setting_in(words: Words, name: &str) -> String {
+    match words {
+        Words::Sql => format!("penstock_{name}"),
+        Words::Flags => format!("--{}", name.replace('_', "-")),
+        Words::Config => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_door_has_its_own_name_for_a_setting() {
+        let names = [Words::Sql, Words::Flags, Words::Config].map(|it| setting_in(it, "cache_dir"));
+        assert_eq!(names, ["penstock_cache_dir", "--cache-dir", "cache_dir"]);
+    }
+}
