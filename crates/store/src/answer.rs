@@ -4,12 +4,14 @@
 
 mod extent;
 mod failure;
+mod head;
 
 pub(crate) use extent::{
     Extent, UNKNOWN_END, extent, is_object, is_page, parse_content_range, range_header,
     size_of_cut_part, unsatisfiable_extent,
 };
 pub(crate) use failure::Failure;
+pub(crate) use head::{FIRST_BYTE, is_no_answer, may_answer_get};
 
 use crate::{ETag, ObjectMeta, notes};
 use ::http::HeaderMap;

@@ -42,6 +42,7 @@ mod metadata;
 mod ordered;
 pub(crate) mod sas;
 mod shared_key;
+mod stat;
 mod streaming;
 mod tier;
 mod upload;
@@ -93,6 +94,8 @@ pub struct AzureStore {
     namespace: Namespace,
     /// Batches that were refused one after the other.
     batches_refused: AtomicU32,
+    /// What is in between answers HEAD otherwise than GET.
+    head_refused: AtomicBool,
 }
 
 impl AzureStore {
@@ -114,6 +117,7 @@ impl AzureStore {
             start_from_refused: AtomicBool::new(false),
             namespace: Namespace::default(),
             batches_refused: AtomicU32::new(0),
+            head_refused: AtomicBool::new(false),
         }
     }
 
@@ -190,6 +194,45 @@ impl AzureStore {
         Err(self.wire.named(Error::new(Kind::Invalid, why), operation, key))
     }
 
+    /// One GET; any status is an answer.
+    async fn ask(&self, key: &str, request: &GetRequest) -> Result<HttpResponse> {
+        let mut headers: Vec<_> = request.condition_header().into_iter().collect();
+        headers.extend(range_header(request.range).map(|value| (RANGE.as_str(), value)));
+        let ask = Ask { headers, ..Ask::default() };
+        self.wire.send("GET", key, Method::GET, ask).await
+    }
+
+    /// What the answer to a GET says.
+    async fn answered(
+        &self,
+        key: &str,
+        request: &GetRequest,
+        response: HttpResponse,
+    ) -> Result<GetResponse> {
+        if response.status == 304 && !wire::is_from_service(&response.headers) {
+            return Err(self.foreign("GET", key));
+        }
+        if !is_object(response.status) {
+            return Err(self.wire.refused(response, "GET", key).await);
+        }
+        if !wire::is_from_service(&response.headers) {
+            return Err(self.foreign("GET", key));
+        }
+        if is_directory(&response.headers) {
+            return Err(self.directory("GET", key));
+        }
+        let found = versions::check_null(key, &response.headers)
+            .and_then(|()| unpack::refuse_unless_label(&response.headers))
+            .and_then(|()| extent(request.range, response.status, &response.headers))
+            .and_then(|found| whole_range(found, request.range))
+            .map_err(|error| self.wire.named(error, "GET", key))?;
+        let Extent { range, size_bytes, ranges } = found;
+        let meta = blob_meta(&response.headers, size_bytes);
+        self.check_unchanged(key, request, &meta)?;
+        let body = response.body.named(&format!("{}{key}", self.wire.address.root));
+        Ok(GetResponse { meta, range, body, ranges })
+    }
+
     /// A range that is empty in itself, or lies behind the end: metadata, and no bytes.
     async fn empty_answer(&self, key: &str, request: &GetRequest) -> Result<GetResponse> {
         let meta = self.head("GET", key, request).await?;
@@ -220,6 +263,16 @@ impl AzureStore {
         if !is_object(response.status) {
             return Err(self.wire.refused(response, operation, key).await);
         }
+        self.told(operation, key, &response)
+    }
+
+    /// What the head of an answer says.
+    fn told(
+        &self,
+        operation: &'static str,
+        key: &str,
+        response: &HttpResponse,
+    ) -> Result<ObjectMeta> {
         if !wire::is_from_service(&response.headers) {
             return Err(self.foreign(operation, key));
         }
@@ -294,10 +347,7 @@ impl Store for AzureStore {
             }
             _ => {}
         }
-        let mut headers: Vec<_> = request.condition_header().into_iter().collect();
-        headers.extend(range_header(request.range).map(|value| (RANGE.as_str(), value)));
-        let ask = Ask { headers, ..Ask::default() };
-        let response = self.wire.send("GET", key, Method::GET, ask).await?;
+        let response = self.ask(key, &request).await?;
         if response.status == 416 {
             let headers = response.headers.clone();
             let failure = Failure::read(response).await;
@@ -306,37 +356,16 @@ impl Store for AzureStore {
                 None => Err(self.wire.failed(failure, "GET", key)),
             };
         }
-        if response.status == 304 && !wire::is_from_service(&response.headers) {
-            return Err(self.foreign("GET", key));
-        }
-        if !is_object(response.status) {
-            return Err(self.wire.refused(response, "GET", key).await);
-        }
         // The emulator answers a range behind the end with 206, no bytes and an impossible range.
         if response.status == 206 && is_without_bytes(&response) {
             return self.empty_answer(key, &request).await;
         }
-        if !wire::is_from_service(&response.headers) {
-            return Err(self.foreign("GET", key));
-        }
-        if is_directory(&response.headers) {
-            return Err(self.directory("GET", key));
-        }
-        let found = versions::check_null(key, &response.headers)
-            .and_then(|()| unpack::refuse_unless_label(&response.headers))
-            .and_then(|()| extent(request.range, response.status, &response.headers))
-            .and_then(|found| whole_range(found, request.range))
-            .map_err(|error| self.wire.named(error, "GET", key))?;
-        let Extent { range, size_bytes, ranges } = found;
-        let meta = blob_meta(&response.headers, size_bytes);
-        self.check_unchanged(key, &request, &meta)?;
-        let body = response.body.named(&format!("{}{key}", self.wire.address.root));
-        Ok(GetResponse { meta, range, body, ranges })
+        self.answered(key, &request, response).await
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
         self.check_key("HEAD", key)?;
-        self.head("HEAD", key, &GetRequest::default()).await
+        self.stat_object(key).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

@@ -390,4 +390,24 @@ mod tests {
         assert!(blocks_bytes + beside_bytes <= asked_bytes, "{blocks_bytes}, {beside_bytes}");
         assert!(blocks_bytes >= asked_bytes / 64 * 62);
     }
+
+    /// Cached bytes are as private as the objects, whatever else may be read in the place.
+    #[test]
+    fn the_directory_and_its_files_are_for_their_owner_only() {
+        let parent = Scratch::new("cache-owner");
+        let path = Directory::make(&parent.path().join("a/b")).expect("is made");
+        let medium = Directory::hold(&path).expect("holds");
+        drop(medium.create(0).expect("creates"));
+        medium.note(&Noted::nothing()).expect("notes");
+        let mode = |path: &Path| path.metadata().expect("is there").mode() & 0o777;
+        for directory in [path.as_path(), path.parent().expect("has one")] {
+            assert_eq!(mode(directory), 0o700, "{}", directory.display());
+        }
+        let entries = std::fs::read_dir(&path).expect("is read");
+        let files: Vec<PathBuf> = entries.map(|entry| entry.expect("is there").path()).collect();
+        assert_eq!(files.len(), 3, "lock, blocks and note: {files:?}");
+        for file in files {
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+        }
+    }
 }

@@ -67,7 +67,7 @@ use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
 use crate::cause::Cause;
 use crate::location::Location;
-use crate::metadata::Remembered;
+use crate::metadata::{Remembered, Validity};
 use crate::names::Listed;
 use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
@@ -76,7 +76,7 @@ use opened::kept_whole;
 use openings::{first_bytes, is_packed, opening_bytes};
 use penstock_base::settings::Validation;
 use penstock_base::{ByteRange, Kind, Metric, Result};
-use penstock_store::ObjectMeta;
+use penstock_store::{GetRange, GetRequest, ObjectMeta};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -368,12 +368,33 @@ pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> 
     let answer =
         retry(query, (Cause::Open, "HEAD", at), Weight::Small, || at.mount.store.stat(&at.key))
             .await;
+    let answer = match answer {
+        Ok(meta) => settled(query, at, meta).await,
+        refused => refused,
+    };
     match &answer {
         Ok(meta) => query.confirm(at, meta, asked),
         Err(error) if error.kind() == Kind::NotFound => query.forget(at),
         Err(_) => {}
     }
     answer
+}
+
+/// What a HEAD told, unless it gives another size than this very version was known to have: the
+/// answer that comes with bytes is believed then.
+async fn settled(query: &QueryCore, at: &Location, told: ObjectMeta) -> Result<ObjectMeta> {
+    let (Remembered::Fresh(known) | Remembered::Stale(known)) =
+        query.engine.metadata.get(at, Validity::Asked, None)
+    else {
+        return Ok(told);
+    };
+    if !Version::of(&known).is_contradicted_by(&Version::of(&told)) {
+        return Ok(told);
+    }
+    let first = || GetRequest::from(GetRange::Bounded(ByteRange { start: 0, end: 1 }));
+    let get = || at.mount.store.get(&at.key, first());
+    let answer = retry(query, (Cause::Open, "GET", at), Weight::Small, get).await?;
+    Ok(answer.meta)
 }
 
 /// Parquet readers begin at the end.

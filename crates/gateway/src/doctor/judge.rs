@@ -4,7 +4,7 @@ use crate::Options;
 use crate::access::{Grant, Right};
 use crate::keys::KeyPair;
 use penstock_base::settings::ServeSettings;
-use penstock_base::{Error, Kind};
+use penstock_base::{Error, Kind, redact};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -46,7 +46,9 @@ pub struct Finding {
 impl Finding {
     /// As it should be.
     pub fn good(subject: &str, what: impl Into<String>) -> Self {
-        let (subject, what) = (subject.to_string(), what.into());
+        // A value of the configuration may be a URL with a password in it.
+        let what = redact::text(&what.into()).into_owned();
+        let subject = subject.to_string();
         Finding { level: Level::Good, subject, what, cure: String::new(), kind: None }
     }
 

@@ -17,6 +17,7 @@ mod replies;
 mod request;
 mod signature;
 mod sources;
+mod stat;
 mod streaming;
 mod suffix;
 mod sums;
@@ -63,6 +64,8 @@ pub struct S3Store {
     seal: Seal,
     /// The service serves no ranges that are counted from the end.
     suffix_refused: AtomicBool,
+    /// The service answers HEAD otherwise than GET.
+    head_refused: AtomicBool,
     /// The service takes no removals of many objects at once.
     batch_refused: AtomicBool,
 }
@@ -105,6 +108,7 @@ impl S3Store {
             sender: Sender::new(config, http, auth),
             seal,
             suffix_refused: AtomicBool::new(false),
+            head_refused: AtomicBool::new(false),
             batch_refused: AtomicBool::new(false),
         }
     }
@@ -234,6 +238,25 @@ impl S3Store {
         Ok((etag, answer::written_at(&response.headers)))
     }
 
+    /// What an answer with an object's bytes says.
+    fn answered(
+        &self,
+        call: &Call<'_>,
+        request: &GetRequest,
+        response: HttpResponse,
+    ) -> Result<GetResponse> {
+        let Extent { range, size_bytes, ranges } = unpack::refuse_unless_label(&response.headers)
+            .and_then(|()| answer::extent(request.range, response.status, &response.headers))
+            .map_err(|error| self.named(call, error))?;
+        let meta = self.meta(&response, size_bytes);
+        self.require_tag(call, meta.etag.clone())?;
+        // Some services pass over conditions.
+        request.refuse_unchanged(&meta).map_err(|error| self.named(call, error))?;
+        let object = format!("{}{}", self.root(), call.key.unwrap_or_default());
+        let body = response.body.named(&object);
+        Ok(GetResponse { meta, range, body, ranges })
+    }
+
     /// Answers a range without bytes, which HTTP cannot ask for.
     async fn get_nothing(&self, key: &str, request: &GetRequest) -> Result<GetResponse> {
         let meta = self.stat(key).await?;
@@ -324,21 +347,7 @@ impl Store for S3Store {
             call = call.header(name, &value)?;
         }
         match self.send_asking(&call).await? {
-            Outcome::Done(response) => {
-                let extent = unpack::refuse_unless_label(&response.headers)
-                    .and_then(|()| {
-                        answer::extent(request.range, response.status, &response.headers)
-                    })
-                    .map_err(|error| self.named(&call, error))?;
-                let meta = self.meta(&response, extent.size_bytes);
-                self.require_tag(&call, meta.etag.clone())?;
-                // Some services pass over conditions.
-                request.refuse_unchanged(&meta).map_err(|error| self.named(&call, error))?;
-                let object = format!("{}{key}", self.root());
-                let body = response.body.named(&object);
-                let Extent { range, ranges, .. } = extent;
-                Ok(GetResponse { meta, range, body, ranges })
-            }
+            Outcome::Done(response) => self.answered(&call, &request, response),
             Outcome::Refused { failure, headers } if failure.status == 416 => {
                 self.behind_the_end(&call, &request, failure, &headers).await
             }
@@ -354,16 +363,7 @@ impl Store for S3Store {
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
-        let call = self.asking_checksums(Call::new(Method::HEAD, "HEAD", Some(key)))?;
-        let response = match self.send_asking(&call).await? {
-            Outcome::Done(response) => response,
-            Outcome::Refused { failure, .. } => return Err(self.sender.refusal(&call, failure)),
-        };
-        let size = crate::http::content_length(&response.headers)
-            .map_err(|error| self.named(&call, error))?;
-        let meta = self.meta(&response, size);
-        self.require_tag(&call, meta.etag.clone())?;
-        Ok(meta)
+        self.stat_object(key).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

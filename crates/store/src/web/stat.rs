@@ -3,10 +3,11 @@
 
 use super::get::Came;
 use super::{HttpStore, Outcome, Way};
-use crate::{GetRange, GetRequest, ObjectMeta, answer, unpack};
+use crate::answer::FIRST_BYTE;
+use crate::{GetRequest, ObjectMeta, answer, unpack};
 use ::http::{HeaderMap, Method};
 use futures_util::future::{Either, select};
-use penstock_base::{ByteRange, Error, Kind, Result};
+use penstock_base::{Error, Kind, Result};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -108,12 +109,11 @@ impl HttpStore {
 
     /// Size and tag by a GET of one byte.
     async fn stat_by_get(&self, key: &str) -> Result<ObjectMeta> {
-        let first = GetRange::Bounded(ByteRange { start: 0, end: 1 });
-        match self.ask_twice(key, &GetRequest::from(first)).await? {
+        match self.ask_twice(key, &GetRequest::from(FIRST_BYTE)).await? {
             Came::Answer(answer) => Ok(answer.meta),
             Came::Part { error, .. } => Err(error),
             Came::Refused { failure, headers } if failure.status == 416 => {
-                match answer::unsatisfiable_extent(first, &headers, &failure) {
+                match answer::unsatisfiable_extent(FIRST_BYTE, &headers, &failure) {
                     Some(extent) if extent.size_bytes.is_some() => {
                         let meta = answer::object_meta(&headers, extent.size_bytes, "");
                         // Its type is that of the refusal.

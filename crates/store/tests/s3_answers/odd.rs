@@ -28,6 +28,56 @@ async fn what_is_no_object_is_refused_by_get_and_head() {
 }
 
 #[tokio::test]
+async fn where_head_is_refused_a_get_tells_of_the_object() {
+    const PART: &str = "HTTP/1.1 206 Part\r\nETag: \"e\"\r\nContent-Range: bytes 0-0/10\r\n\
+                        Content-Length: 1\r\n\r\nx";
+    const BEHIND: &str = "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n";
+    let refusal = |status: u16, mark: &str| {
+        format!("HTTP/1.1 {status} Odd\r\n{mark}Content-Length: 0\r\n\r\n")
+    };
+    const MARK: &str = "x-amz-request-id: 1\r\n";
+    // What is refused, what a GET brings, and what each of two looks asks.
+    for (head, get, size, asked) in [
+        (refusal(405, MARK), PART, Some(10), ["HEAD GET", "GET"]),
+        (refusal(404, ""), PART, Some(10), ["HEAD GET", "GET"]),
+        (refusal(204, ""), PART, Some(10), ["HEAD GET", "GET"]),
+        // It may do better next time.
+        (refusal(502, ""), PART, Some(10), ["HEAD GET", "HEAD GET"]),
+        (refusal(403, ""), BEHIND, Some(0), ["HEAD GET GET", "GET GET"]),
+        // The service's own word.
+        (refusal(404, MARK), PART, None, ["HEAD", "HEAD"]),
+        (refusal(403, MARK), PART, None, ["HEAD", "HEAD"]),
+        (refusal(503, ""), PART, None, ["HEAD", "HEAD"]),
+    ] {
+        let (told, answer) = (head.clone(), get.to_string());
+        let (store, requests) = bucket(KEY, move |_, head| {
+            if head.starts_with("HEAD") {
+                return told.clone();
+            }
+            match head.contains("\r\nrange: ") {
+                true => answer.clone(),
+                false => EMPTY.to_string(),
+            }
+        })
+        .await;
+        for asked in asked {
+            let meta = store.stat("k").await;
+            assert_eq!(meta.ok().and_then(|meta| meta.size_bytes), size, "{head}");
+            let sent: Vec<String> = requests
+                .lock()
+                .unwrap()
+                .drain(..)
+                .map(|(head, _)| head.split(' ').next().unwrap().to_string())
+                .collect();
+            assert_eq!(sent.join(" "), asked, "{head}");
+        }
+    }
+    let absent = |_, _: &str| "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_string();
+    let (store, _) = bucket(KEY, absent).await;
+    assert_eq!(store.stat("k").await.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
 async fn a_service_without_ranges_from_the_end_is_asked_by_offsets() {
     for refusal in ["400 Bad Request", "416 Range Not Satisfiable", "501 Not Implemented"] {
         let (store, requests) = bucket(KEY, move |_, head| {
