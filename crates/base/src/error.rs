@@ -2,6 +2,7 @@
 //!
 //! Each door translates a kind once: DuckDB exception class, S3 code and status, exit code.
 
+use crate::door::setting;
 use crate::redact;
 use std::borrow::Cow;
 use std::fmt;
@@ -44,7 +45,7 @@ impl Kind {
         (Kind::NotFound, "not_found", "Check the name; list the parent to see what is there."),
         (Kind::Denied, "denied", "Check the secret and its scope, its expiry and its rights."),
         (Kind::Conflict, "conflict", "Re-run the query: the object changed or exists already."),
-        (Kind::Throttled, "throttled", "Lower the concurrency or raise the deadline of requests."),
+        (Kind::Throttled, "throttled", "Lower the concurrency or raise request_deadline_ms."),
         (Kind::Unavailable, "unavailable", "Check the endpoint and the network, then retry."),
         (Kind::Invalid, "invalid", "Correct the named input."),
         (Kind::Unsupported, "unsupported", "Use another store or the named alternative."),
@@ -59,9 +60,12 @@ impl Kind {
         Self::ALL.iter().find(|row| row.0 == self).map_or("internal", |row| row.1)
     }
 
-    /// What the caller does next, as a hint: without a period at the end.
-    pub fn next_move(self) -> &'static str {
-        Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.2.trim_end_matches('.'))
+    /// What the caller does next, as a hint: without a period at the end, and with settings as the
+    /// caller's door calls them.
+    pub fn next_move(self) -> String {
+        let advice = Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.2);
+        let deadline = "request_deadline_ms";
+        advice.trim_end_matches('.').replace(deadline, &setting(deadline))
     }
 }
 

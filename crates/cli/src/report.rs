@@ -14,10 +14,7 @@ pub fn exit_code(kind: Kind) -> u8 {
 
 /// The line on what failed and the line on what to do.
 pub fn lines(error: &Error) -> (String, String) {
-    let advice = || {
-        let row = Kind::ALL.iter().find(|row| row.0 == error.kind());
-        row.map_or("", |row| row.2).to_string()
-    };
+    let advice = || format!("{}.", error.kind().next_move());
     let whole = error.to_string();
     match error.hint() {
         Some(hint) => {
