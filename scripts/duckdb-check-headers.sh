@@ -5,7 +5,7 @@
 . "$(dirname "$0")/duckdb-lib.sh"
 need "$CXX" g++
 versions=("$@")
-[ ${#versions[@]} -gt 0 ] || versions=(1.5.5 1.5.6 2.0.0)
+[ ${#versions[@]} -gt 0 ] || mapfile -t versions < <(duckdb_versions)
 for version in "${versions[@]}"; do
   registry=$("$ROOT/scripts/duckdb-sources.sh" headers "$version")/../common/virtual_file_system.cpp
   # The first member of each structure is all that is looked at.

@@ -1,41 +1,34 @@
 #!/bin/bash
 # usage: duckdb-core.sh VERSION
-# Builds the core of DuckDB as a static library, once per machine, version and compiler, and prints its path. Its
-# sources come with the headers (duckdb-sources.sh). Without Parquet, JSON and what else extensions bring: the shim
-# asks the core only. Takes a quarter to half an hour on two cores; one that is cut off goes on where it was.
+# Builds the core of DuckDB as static libraries with DuckDB's own CMake files, once per machine, version and compiler,
+# and prints their directory. Without Parquet, JSON and what else extensions bring: the shim asks the core only. A build
+# that is cut off goes on where it was.
 . "$(dirname "$0")/duckdb-lib.sh"
 version=${1:?usage: duckdb-core.sh VERSION}
+need_version "$version"
 need "$CXX" g++
-tree=$(cd "$("$ROOT/scripts/duckdb-sources.sh" headers "$version")/../../.." && pwd)
-flags=(-std=c++17 -O2 -w -fPIC -ffunction-sections -fdata-sections -DNDEBUG)
-key=$({ "$CXX" --version; echo "${flags[@]}"; } | sha256sum | cut -c1-12)
+tree=$("$ROOT/scripts/duckdb-sources.sh" tree "$version")
+tools=$("$ROOT/scripts/duckdb-sources.sh" tools)
+# The linker leaves out what the shim does not reach: that wants a section for each function.
+flags="-O2 -DNDEBUG -w -ffunction-sections -fdata-sections -fvisibility=hidden"
+key=$({ "$CXX" --version; echo "$flags"; } | sha256sum | cut -c1-12)
 core=$CACHE/duckdb/v$version/core-$key
 mkdir -p "$core"
 exec 9>"$core/.lock"
 flock 9
-if [ ! -f "$core/libduckdb_core.a" ]; then
-  # One line each: files of the core, then flags for its directories.
-  python3 - "$tree/duckdb/manifest.json" "$core" <<'PYTHON'
-import json, sys
-from pathlib import Path
-
-manifest, core = json.loads(Path(sys.argv[1]).read_text())["base"], Path(sys.argv[2])
-# Registers extensions that are linked in, of which there are none.
-files = [file for file in manifest["cpp_files"] if "static_extension_autoregister" not in file]
-(core / "files").write_text("".join(f"{file}\n" for file in sorted(files)))
-directories = ["", *sorted(manifest["include_dirs"])]
-(core / "flags").write_text("".join(f"-Iduckdb/{name}\n" for name in directories))
-PYTHON
-  mapfile -t includes <"$core/flags"
-  say "building the core of DuckDB $version, $(wc -l <"$core/files") files, into $core"
-  export CXX core
-  # shellcheck disable=SC2016  # The inner shell expands these.
-  (cd "$tree" && xargs -P "$(nproc)" -I{} bash -c '
-    file=$1 object=$core/${1//\//-}.o
-    shift
-    [ -f "$object" ] || { "$CXX" "$@" -c "$file" -o "$object.new" && mv "$object.new" "$object"; }
-  ' compile {} "${flags[@]}" "${includes[@]}" <"$core/files") || die "the core of DuckDB $version does not compile, see above"
-  rm -f "$core/new.a"
-  (cd "$core" && ar qcs new.a ./*.o && mv new.a libduckdb_core.a && rm -f ./*.o)
+if [ ! -f "$core/.complete" ]; then
+  say "building the core of DuckDB $version into $core"
+  export PATH=$tools:$PATH
+  cmake -S "$tree" -B "$core/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$CXX" \
+    -DCMAKE_C_FLAGS_RELEASE="$flags" -DCMAKE_CXX_FLAGS_RELEASE="$flags" -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
+    -DBUILD_SHELL=0 -DBUILD_UNITTESTS=0 -DBUILD_EXTENSIONS= -DSKIP_EXTENSIONS="parquet;jemalloc;core_functions" \
+    -DOVERRIDE_GIT_DESCRIBE="v$version-0-g0000000000" >"$core/cmake.log" 2>&1 ||
+    die "the core of DuckDB $version cannot be configured: see $core/cmake.log"
+  # By its own words: a line each ten seconds.
+  NINJA_STATUS="DuckDB $version: %f of %t, %e s: " ninja -C "$core/build" -j "$(nproc)" duckdb_static >"$core/ninja.log" 2>&1 ||
+    die "the core of DuckDB $version does not compile: see $core/ninja.log"
+  find "$core/build" -name '*.a' -exec mv -t "$core" {} +
+  rm -rf "$core/build"
+  touch "$core/.complete"
 fi
-echo "$core/libduckdb_core.a"
+echo "$core"

@@ -1,9 +1,23 @@
-# How the C++ shim is compiled. Sourced by duckdb-build-extension.sh and duckdb-check-headers.sh.
+# How the C++ shim is compiled, and for which versions of DuckDB. Sourced by the duckdb-*.sh scripts.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 CXX=${CXX:-g++}
-CXX_FLAGS=(-std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -DNDEBUG
+# Each function and datum in a section of its own: the linker leaves out what nothing reaches.
+CXX_FLAGS=(-std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections -DNDEBUG
   -Wall -Wextra -Werror -Wno-unused-parameter)
+VERSIONS_TABLE=$ROOT/scripts/duckdb-versions.tsv
+
+# duckdb_versions: one line each, newest first.
+duckdb_versions() { grep -v '^#' "$VERSIONS_TABLE" | cut -f1; }
+
+# need_version VERSION: ends with the list when the table has no such row.
+need_version() {
+  duckdb_versions | grep -qxF "$1" ||
+    die "DuckDB $1 is not in scripts/duckdb-versions.tsv, which has: $(duckdb_versions | paste -sd' ')"
+}
+
+# ready_library VERSION: the version of the npm package with its libduckdb.so, or -.
+ready_library() { awk -F '\t' -v version="$1" '$1 == version { print $2 }' "$VERSIONS_TABLE"; }
 
 # shim_includes VERSION: one compiler flag per line.
 shim_includes() {

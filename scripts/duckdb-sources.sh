@@ -1,77 +1,102 @@
-#!/usr/bin/env bash
-# Fetches what a build of the extension needs from the package registries, once per machine:
-# DuckDB's headers (from the crate libduckdb-sys) and libduckdb.so (from npm).
-#
-#   scripts/duckdb-sources.sh headers 1.5.5    prints the include directory
-#   scripts/duckdb-sources.sh library 1.5.5    prints the directory of libduckdb.so
-#
-# Everything lands in ${PENSTOCK_CACHE:-~/.cache/penstock}, outside the checkout.
-. "$(dirname "$0")/lib.sh"
+#!/bin/bash
+# usage: duckdb-sources.sh tools | tree VERSION | headers VERSION | library VERSION
+# Fetches what a build of the extension needs from package registries, once per machine, and prints where it is:
+#   tools     the directory of cmake and ninja (from PyPI)
+#   tree      the root of DuckDB's sources (the source distribution on PyPI)
+#   headers   their include directory
+#   library   the directory of a ready libduckdb.so (from npm), where there is one
+# Everything is kept in $CACHE/duckdb, outside the checkout.
+. "$(dirname "$0")/duckdb-lib.sh"
 
-what=${1:?usage: duckdb-sources.sh headers|library VERSION}
-version=${2:?usage: duckdb-sources.sh headers|library VERSION}
-cache=$CACHE/duckdb/v$version
-platform=$(uname -s)-$(uname -m)
+usage="usage: duckdb-sources.sh tools | tree VERSION | headers VERSION | library VERSION"
+what=${1:?$usage}
+if [ "$what" != tools ]; then
+  version=${2:?$usage}
+  need_version "$version"
+fi
+home=$CACHE/duckdb
+mkdir -p "$home"
 
-case $version in
-1.5.5) crate_version==1.10505.0 npm_version=1.5.5-r.1 ;;
-1.5.6) crate_version==1.10506.1 npm_version=1.5.6-r.1 ;;
-2.0.0) crate_version==1.20000.1 npm_version= ;;
-*) echo "duckdb-sources: DuckDB $version is not known here; known: 1.5.5, 1.5.6, 2.0.0" >&2; exit 2 ;;
-esac
-
-mkdir -p "$cache"
-exec 9>"$cache/.lock"
-flock 9
-work=$(mktemp -d "$cache/.fetch-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-
-fetch_headers() {
-	need_rust
-	mkdir -p "$work/src"
-	: >"$work/src/lib.rs"
-	cat >"$work/Cargo.toml" <<-TOML
-		[package]
-		name = "fetch"
-		version = "0.0.0"
-		edition = "2021"
-		[dependencies]
-		libduckdb-sys = { version = "$crate_version", default-features = false }
-		[workspace]
-	TOML
-	(cd "$work" && cargo fetch --quiet) >&2
-	local crate
-	crate=$(cd "$work" && cargo metadata --format-version 1 --offline 2>/dev/null |
-		python3 -c 'import json,sys,os; print(next(os.path.dirname(p["manifest_path"]) for p in json.load(sys.stdin)["packages"] if p["name"]=="libduckdb-sys"))')
-	mkdir "$work/tree"
-	tar -xzf "$crate/duckdb.tar.gz" -C "$work/tree"
-	rm -rf "$cache/tree"
-	mv "$work/tree" "$cache/tree"
+# locked NAME FUNCTION [ARGUMENT...]: one process at a time fetches NAME.
+locked() {
+  local name=$1
+  shift
+  (
+    flock 9
+    "$@" >&2
+  ) 9>"$home/.$name.lock"
 }
 
+# scratch: a directory beside the final place, so that a rename ends a fetch.
+scratch() {
+  rm -rf "$home/.fetch-$1"
+  mkdir -p "$home/.fetch-$1"
+  echo "$home/.fetch-$1"
+}
+
+requirements=$ROOT/scripts/requirements/core.txt
+tools=$home/tools-$(sha256sum "$requirements" | cut -c1-12)
+fetch_tools() {
+  [ -f "$tools/.complete" ] && return 0
+  need python3 python3
+  # Debian ships venv apart from Python.
+  python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
+  rm -rf "$tools"
+  python3 -m venv "$tools"
+  "$tools/bin/python" -m pip install -q -r "$requirements"
+  touch "$tools/.complete"
+}
+
+tree=$home/v${version:-}/sources
+fetch_tree() {
+  [ -d "$tree" ] && return 0
+  local work
+  work=$(scratch "$version")
+  say "fetching the sources of DuckDB $version"
+  # pip asks the build backend for metadata before it hands the archive out.
+  PATH=$tools/bin:$PATH "$tools/bin/python" -m pip download -q --no-deps --no-binary duckdb --no-build-isolation \
+    --dest "$work" "duckdb==$version"
+  tar -xzf "$work/duckdb-$version.tar.gz" -C "$work"
+  [ -f "$work/duckdb-$version/external/duckdb/src/include/duckdb.hpp" ] ||
+    die "the source distribution of duckdb $version has no external/duckdb"
+  mkdir -p "$(dirname "$tree")"
+  mv "$work/duckdb-$version/external/duckdb" "$tree"
+  rm -rf "$work"
+}
+
+library=$home/v${version:-}/lib
 fetch_library() {
-	need npm npm >&2
-	[ "$platform" = Linux-x86_64 ] && [ -n "$npm_version" ] || {
-		echo "duckdb-sources: no ready libduckdb for DuckDB $version on $platform" >&2
-		exit 2
-	}
-	(cd "$work" && npm pack --silent "@duckdb/node-bindings-linux-x64@$npm_version") >&2
-	tar -xzf "$work"/*.tgz -C "$work"
-	mkdir "$work/lib"
-	find "$work/package" -name 'libduckdb.so*' -exec mv {} "$work/lib/" \;
-	[ -f "$work/lib/libduckdb.so" ] || { echo "duckdb-sources: the npm package holds no libduckdb.so" >&2; exit 1; }
-	rm -rf "$cache/lib"
-	mv "$work/lib" "$cache/lib"
+  [ -f "$library/libduckdb.so" ] && return 0
+  local package work
+  package=$(ready_library "$version")
+  [ "$package" != - ] || die "there is no ready libduckdb.so for DuckDB $version: build with LINK=static"
+  [ "$(uname -sm)" = "Linux x86_64" ] || die "the ready libduckdb.so is for Linux on x86-64: build with LINK=static"
+  need npm npm
+  work=$(scratch "$version")
+  (cd "$work" && npm pack --silent "@duckdb/node-bindings-linux-x64@$package")
+  tar -xzf "$work"/*.tgz -C "$work"
+  mkdir "$work/lib"
+  find "$work/package" -name 'libduckdb.so*' -exec mv {} "$work/lib/" \;
+  [ -f "$work/lib/libduckdb.so" ] || die "version $package of the npm package holds no libduckdb.so"
+  mkdir -p "$(dirname "$library")"
+  rm -rf "$library"
+  mv "$work/lib" "$library"
+  rm -rf "$work"
 }
 
 case $what in
-headers)
-	[ -d "$cache/tree" ] || fetch_headers
-	dirname "$(dirname "$(find "$cache/tree" -path '*/src/include/duckdb.hpp' | head -1)")/include"
-	;;
+tools)
+  locked tools fetch_tools
+  echo "$tools/bin"
+  ;;
+tree | headers)
+  locked tools fetch_tools
+  locked "v$version" fetch_tree
+  if [ "$what" = tree ]; then echo "$tree"; else echo "$tree/src/include"; fi
+  ;;
 library)
-	[ -f "$cache/lib/libduckdb.so" ] || fetch_library
-	echo "$cache/lib"
-	;;
-*) echo "duckdb-sources: unknown request '$what'" >&2; exit 2 ;;
+  locked "v$version" fetch_library
+  echo "$library"
+  ;;
+*) die "$usage" ;;
 esac

@@ -24,7 +24,8 @@ install_package() {
 
 # need_rust: Debian's Rust is older than this workspace's edition, so it is not installed from there.
 need_rust() {
-  have cargo || die "Rust 1.88 or later is missing: install it with rustup and run again"
+  have cargo ||
+    die "Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml") or later is missing: install it with rustup and run again"
 }
 
 # need COMMAND PACKAGE: installs a Debian package when its command is missing.

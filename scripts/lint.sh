@@ -2,7 +2,7 @@
 # usage: lint.sh
 # Every check that needs no run: formats, lints, types, and the shim's sources against the headers of
 # each DuckDB version it supports. All of them run; the exit code tells whether one failed.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/duckdb-lib.sh"
 cd "$ROOT"
 failed=()
 check() {
@@ -23,7 +23,7 @@ check "ruff format" build/venv/bin/ruff format --check --quiet .
 check mypy build/venv/bin/mypy
 # Apart: two folders have a conftest.
 check "mypy of the extension's tests" env MYPYPATH=duckdb/test build/venv/bin/mypy duckdb/test scripts
-for version in 1.5.5 1.5.6 2.0.0; do
+for version in $(duckdb_versions); do
   check "shim against DuckDB $version" scripts/duckdb-check-headers.sh "$version"
 done
 [ ${#failed[@]} = 0 ] || die "lint failed: $(IFS=,; echo "${failed[*]}")"

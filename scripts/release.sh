@@ -16,7 +16,8 @@ elif [ -f "$profile" ]; then
   # Cargo does not look into it, so its name says what is in it.
   used=$(realpath -m "$target")/$(sha256sum "$profile" | cut -c1-16).profdata
   mkdir -p "$target"
-  cp "$profile" "$used"
+  # Once: each crate is compiled anew when its time changes.
+  [ -f "$used" ] || { cp "$profile" "$used.new" && mv "$used.new" "$used"; }
   # It is of an older state of the code: what has changed since is compiled as without, and a warning of each says nothing
   # that test_layout.py does not.
   RUSTFLAGS="${RUSTFLAGS:-} -Cprofile-use=$used -Cllvm-args=-no-pgo-warn-mismatch"
