@@ -4,16 +4,25 @@
 `extension_path` and `binary_path` tell where the shipped files are.
 """
 
-from penstock._connect import Secret, connect, load
+from importlib import metadata
+
+from penstock._connect import connect, load
 from penstock._errors import LoadError, NotShippedError, PenstockError, SecretError
 from penstock._files import binary_path, extension_path, shipped_versions
+from penstock._secrets import AzureSecret, HttpSecret, S3Secret, Secret
+
+__version__ = metadata.version("penstock")
 
 __all__ = [
+    "AzureSecret",
+    "HttpSecret",
     "LoadError",
     "NotShippedError",
     "PenstockError",
+    "S3Secret",
     "Secret",
     "SecretError",
+    "__version__",
     "binary_path",
     "connect",
     "extension_path",

@@ -11,9 +11,7 @@ import duckdb
 from penstock._errors import LoadError, NotShippedError, SecretError
 from penstock._files import extension_path, shipped_versions
 from penstock._interrupt import watch
-
-Secret = Mapping[str, "str | bool | int | list[str]"]
-"""Options of one ``CREATE SECRET``: ``type`` is required, the rest are that type's own options."""
+from penstock._secrets import Secret
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -129,9 +127,18 @@ def _create_secret(con: duckdb.DuckDBPyConnection, name: str, secret: Secret) ->
 def _without_values(message: str, secret: Secret) -> str:
     first = message.split("\nLINE ", 1)[0]
     for key, value in secret.items():
-        if key.lower() not in ("type", "provider") and isinstance(value, str) and value:
-            first = first.replace(value, "***")
+        if key.lower() not in ("type", "provider"):
+            for text in _texts(value):
+                first = first.replace(text, "***")
     return first
+
+
+def _texts(value: object) -> list[str]:
+    """The texts in the value of an option, the longest first."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    texts = value if isinstance(value, list) else [value]
+    return sorted((text for text in texts if isinstance(text, str) and text), key=len, reverse=True)
 
 
 def _identifier(text: str, what: str) -> str:
@@ -140,11 +147,16 @@ def _identifier(text: str, what: str) -> str:
     return text
 
 
-def _literal(value: str | bool | int | float | list[str]) -> str:
+def _literal(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list):
         return f"[{', '.join(_literal(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{_literal(key)}: {_literal(item)}" for key, item in value.items())
+        return f"MAP {{{', '.join(pairs)}}}"
+    if not isinstance(value, str):
+        raise TypeError(f"not a value that SQL takes: a {type(value).__name__}")
     return "'" + value.replace("'", "''") + "'"

@@ -66,8 +66,9 @@ def extension_path(version: str | None = None) -> Path:
         )
     raise NotShippedError(
         f"no Penstock extension for DuckDB {version}: this installation ships it for "
-        f"{', '.join(shipped)}. Install one of these (`pip install duckdb=={shipped[-1]}`) "
-        "or a version of `penstock` made for yours."
+        f"{', '.join(shipped)}. Install one of these (`pip install duckdb=={shipped[-1]}`), "
+        f"a newer `penstock` (`pip install -U penstock`), or build it from Penstock's sources "
+        f"(`make extension VERSION={version}`)."
     )
 
 
