@@ -3,8 +3,6 @@ SHELL := /bin/bash
 PY := build/venv/bin/python
 export WORKLOAD QUICK ROWS RUNS STORE PROFILE PEERS THREADS MODE PROTOCOLS STEPS DURATION RATE LINK
 
-VERSION ?= 2.0.0
-
 .PHONY: help build extension demo test test-nvme bench parity lint fmt wheel clean venv-test
 .DEFAULT_GOAL := help
 
@@ -14,7 +12,7 @@ help: ## list the targets
 build: ## build/penstock, build/penstock-fake, build/duckdb/vX.Y.Z/penstock.duckdb_extension, build/venv
 	@scripts/build.sh
 
-extension: ## the extension for another DuckDB (VERSION=1.5.6 at once; 2.0.0 with DuckDB's core inside, 20 minutes the first time)
+extension: ## the extension in one file for VERSION of DuckDB (newest in scripts/duckdb-versions.tsv; the first build of each takes long)
 	@scripts/duckdb-build-extension.sh $(VERSION)
 
 venv-test:

@@ -1,7 +1,8 @@
 #!/bin/bash
 # usage: build.sh
 # Everything in build/: the Python environment, release builds of the binary and the fakes, and the
-# extension for DuckDB 1.5.5. What waits for the network runs beside what needs the processor.
+# extension for DuckDB 1.5.5, linked against a ready libduckdb.so (`make extension` and `make wheel` build those that are
+# shipped). What waits for the network runs beside what needs the processor.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 need_rust
@@ -23,6 +24,6 @@ for binary in penstock penstock-fake penstock-bare; do
 done
 wait "$sources" || die "DuckDB's headers or library could not be fetched"
 say "building the extension for DuckDB 1.5.5"
-PENSTOCK_FFI_READY=1 scripts/duckdb-build-extension.sh 1.5.5
+LINK=shared PENSTOCK_FFI_READY=1 scripts/duckdb-build-extension.sh 1.5.5
 echo "$built" > build/.commit
 wait "$venv" || die "the Python environment could not be made"

@@ -1,18 +1,15 @@
 #!/bin/bash
 # usage: duckdb-build-extension.sh [VERSION] [RUST_PROFILE]
-# Builds build/duckdb/vVERSION/penstock.duckdb_extension. RUST_PROFILE is release (default) or debug. LINK says how it
-# comes to what it asks of DuckDB: shared, against the libduckdb.so that is put beside it (run path $ORIGIN; the default
-# where there is one ready), or static, with a core of its own inside: one file, whose first build takes long.
+# Builds build/duckdb/vVERSION/penstock.duckdb_extension. RUST_PROFILE is release (default) or debug. LINK is
+#   static   one file with the parts of DuckDB's core that it calls (default); the core is compiled once per version
+#   shared   needs the ready libduckdb.so that is put beside it: a developer's short cut, never shipped
 . "$(dirname "$0")/duckdb-lib.sh"
 cd "$ROOT"
-version=${1:-1.5.5}
+version=${1:-$(duckdb_versions | head -n 1)}
 profile=${2:-release}
 need "$CXX" g++
-case $version in
-1.5.5 | 1.5.6) link=${LINK:-shared} ;;
-2.0.0) link=${LINK:-static} ;;
-*) die "DuckDB $version is not known here; known: 1.5.5, 1.5.6, 2.0.0" ;;
-esac
+need_version "$version"
+link=${LINK:-static}
 [ "$(uname -sm)" = "Linux x86_64" ] || die "the extension is built on Linux x86_64 only, this is $(uname -sm)"
 
 case $link in
@@ -20,7 +17,10 @@ shared)
   library=$(scripts/duckdb-sources.sh library "$version")
   core=(-L"$library" -lduckdb -Wl,-rpath,'$ORIGIN')
   ;;
-static) core=("$(scripts/duckdb-core.sh "$version")") ;;
+static)
+  core=$(scripts/duckdb-core.sh "$version")
+  core=(-Wl,--start-group "$core"/*.a -Wl,--end-group)
+  ;;
 *) die "LINK is shared or static, not $link" ;;
 esac
 objects=build/duckdb/.objects-v$version

@@ -13,5 +13,5 @@ library=${CARGO_TARGET_DIR:-target}/release/libpenstock_ffi.a
 if [ -f "$library" ] && [ build/duckdb/v1.5.5/penstock.duckdb_extension -nt "$library" ]; then
   export PENSTOCK_FFI_READY=1
 fi
-scripts/duckdb-build-extension.sh "$version"
+LINK=shared scripts/duckdb-build-extension.sh "$version"
 PYTHONPATH=$wheel exec "$python" duckdb/test/sqllogic.py
