@@ -40,7 +40,7 @@ stamp=$({ "$CXX" --version; echo "${CXX_FLAGS[@]}" "${includes[@]}"; cat duckdb/
   duckdb/ffi/include/penstock.h; } | sha256sum)
 if [ "$stamp" != "$(cat "$objects/stamp" 2>/dev/null)" ]; then
   shim_unit >"$objects/shim.cpp"
-  "$CXX" "${CXX_FLAGS[@]}" "${includes[@]}" -O2 -g1 -c "$objects/shim.cpp" -o "$objects/shim.o"
+  while_saying "shim for DuckDB $version" "$CXX" "${CXX_FLAGS[@]}" "${includes[@]}" -O2 -g1 -c "$objects/shim.cpp" -o "$objects/shim.o"
   echo "$stamp" >"$objects/stamp"
 fi
 wait "$rust"

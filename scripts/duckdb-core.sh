@@ -24,8 +24,8 @@ if [ ! -f "$core/.complete" ]; then
     -DBUILD_SHELL=0 -DBUILD_UNITTESTS=0 -DBUILD_EXTENSIONS= -DSKIP_EXTENSIONS="parquet;jemalloc;core_functions" \
     -DOVERRIDE_GIT_DESCRIBE="v$version-0-g0000000000" >"$core/cmake.log" 2>&1 ||
     die "the core of DuckDB $version cannot be configured: see $core/cmake.log"
-  # By its own words: a line each ten seconds.
-  NINJA_STATUS="DuckDB $version: %f of %t, %e s: " ninja -C "$core/build" -j "$(nproc)" duckdb_static >"$core/ninja.log" 2>&1 ||
+  while_saying "core of DuckDB $version" \
+    ninja -C "$core/build" -j "$(nproc)" duckdb_static >"$core/ninja.log" ||
     die "the core of DuckDB $version does not compile: see $core/ninja.log"
   find "$core/build" -name '*.a' -exec mv -t "$core" {} +
   rm -rf "$core/build"

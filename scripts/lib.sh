@@ -9,6 +9,24 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say() { printf '[%s] %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+# while_saying TEXT COMMAND...: runs a command; says every ten seconds that it still runs.
+while_saying() {
+  local text=$1 begin=$SECONDS beat status=0
+  shift
+  (
+    trap 'kill "$!" 2>/dev/null; exit' TERM
+    while kill -0 "$$" 2>/dev/null; do
+      sleep 10 &
+      wait "$!"
+      say "$text: $((SECONDS - begin)) s so far"
+    done
+  ) 9>&- &
+  beat=$!
+  "$@" || status=$?
+  kill "$beat" 2>/dev/null || true
+  wait "$beat" 2>/dev/null || true
+  return "$status"
+}
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # install_package NAME: from Debian, as root. One at a time: what runs in the background installs, too.

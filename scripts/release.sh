@@ -24,4 +24,5 @@ elif [ -f "$profile" ]; then
 else
   say "there is no $profile: the gateway takes a fifth more of the processor (scripts/profile.sh makes one)"
 fi
-RUSTFLAGS=${RUSTFLAGS:-} cargo build --release --locked --quiet -p penstock-cli -p penstock-testkit -p penstock-ffi
+export RUSTFLAGS=${RUSTFLAGS:-}
+while_saying "release build of Rust (six minutes on two cores)" cargo build --release --locked --quiet -p penstock-cli -p penstock-testkit -p penstock-ffi
