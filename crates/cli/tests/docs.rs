@@ -71,7 +71,7 @@ fn every_setting_that_a_page_names_exists() {
             let known = family && TABLE.iter().any(|row| row.name.starts_with(setting))
                 || TABLE.iter().any(|row| row.name == setting)
                 || GATEWAY.iter().any(|row| row.name == format!("penstock_{setting}"))
-                || sql.contains(&format!("add(\"penstock_{setting}\","));
+                || sql.contains(&format!("\"penstock_{setting}\""));
             assert!(known, "{name} names penstock_{setting}");
         }
     }
