@@ -74,6 +74,7 @@ fn subject(arguments: &Arguments) -> Subject {
 }
 
 #[tokio::main]
+#[allow(clippy::print_stdout)] // conformance.py reads it
 async fn main() -> ExitCode {
     let arguments = match arguments(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
