@@ -88,8 +88,37 @@ def test_cut_twice_it_is_tried_again(
     fakes[kind].reset()
 
 
-@pytest.mark.parametrize(("fault", "cause"), [("reset", "connection"), ("html", "proxy")])
-@pytest.mark.parametrize(("kind", "operation"), CASES)
+HEADS = [
+    ("s3", "HeadObject", "reset"),
+    ("azure", "GetBlobProperties", "reset"),
+    ("azure", "GetBlobProperties", "html"),
+]
+"""Where no HEAD is answered by the store, and a GET tells the same."""
+
+
+@pytest.mark.parametrize(("kind", "operation", "fault"), HEADS)
+def test_where_head_is_cut_for_good_a_get_answers(
+    kind: str,
+    operation: str,
+    fault: str,
+    con: duckdb.DuckDBPyConnection,
+    fakes: dict[str, Fake],
+) -> None:
+    root = prepare(con, fakes[kind], f"{operation}-{fault}-answered")
+    fakes[kind].arm(f"{fault},op={operation}")
+    run(con, REQUESTS[kind][operation], root)
+    fakes[kind].reset()
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "fault", "cause"),
+    [
+        pytest.param(*case.values, fault, cause, id=f"{case.id}-{fault}")
+        for case in CASES
+        for fault, cause in (("reset", "connection"), ("html", "proxy"))
+        if (*case.values, fault) not in HEADS
+    ],
+)
 def test_cut_for_good_it_is_told_and_leaves_nothing(
     kind: str,
     operation: str,
