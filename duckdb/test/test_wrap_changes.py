@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -96,13 +97,15 @@ def test_a_cache_that_cannot_be_used_refuses_nothing_that_a_wrapped_system_does(
 ) -> None:
     """What is written and removed by it is not ours."""
     url = store.url("wrapped/without-cache")
-    (tmp_path / "file").write_text("not a directory")
-    for cache in (tmp_path / "file", Path("/proc/nowhere")):
-        con = beside(store, cache, "never")
-        parts = "SELECT i, i % 2 AS p FROM range(60) t(i)"
-        write = f"COPY ({parts}) TO '{url}/{cache.name}' (FORMAT csv, PARTITION_BY p, OVERWRITE)"
-        wrapped(con, store, write)
-        wrapped(con, store, write)
-        con.execute("SET GLOBAL penstock_cache_dir = ''")
-        read = f"SELECT count(*), count(DISTINCT p) FROM read_csv('{url}/{cache.name}/*/*.csv')"
-        assert con.execute(read).fetchone() == (60, 2)
+    above = tmp_path / "above"
+    con = beside(store, above / "cache", "never")
+    # After `SET`, which checks it.
+    shutil.rmtree(above, ignore_errors=True)
+    above.write_text("not a directory")
+    parts = "SELECT i, i % 2 AS p FROM range(60) t(i)"
+    write = f"COPY ({parts}) TO '{url}/written' (FORMAT csv, PARTITION_BY p, OVERWRITE)"
+    wrapped(con, store, write)
+    wrapped(con, store, write)
+    con.execute("SET GLOBAL penstock_cache_dir = ''")
+    read = f"SELECT count(*), count(DISTINCT p) FROM read_csv('{url}/written/*/*.csv')"
+    assert con.execute(read).fetchone() == (60, 2)
