@@ -108,6 +108,9 @@ def _create_secret(con: duckdb.DuckDBPyConnection, name: str, secret: Secret) ->
         )
     if "type" not in options:
         raise SecretError(f"secret `{name}` has no type; give one, for example 's3' or 'azure'")
+    mappings = [key for key, value in options.items() if isinstance(value, Mapping)]
+    if wrong := [key for key in mappings if key != "extra_http_headers"]:
+        raise SecretError(f"option {', '.join(wrong)} of secret `{name}` is a mapping: give a text")
     parts = []
     for key, value in options.items():
         # TYPE and PROVIDER are words in DuckDB's grammar, everything else is a literal.
