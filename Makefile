@@ -12,7 +12,7 @@ help: ## list the targets
 build: ## build/penstock, build/penstock-fake, build/duckdb/vX.Y.Z/penstock.duckdb_extension, build/venv
 	@scripts/build.sh
 
-extension: ## the extension in one file for VERSION of DuckDB (newest in scripts/duckdb-versions.tsv; the first build of each takes long)
+extension: ## the extension for VERSION of DuckDB (scripts/duckdb-versions.tsv; the first build of a 2.0 takes long)
 	@scripts/duckdb-build-extension.sh $(VERSION)
 
 venv-test:

@@ -1,15 +1,18 @@
 #!/bin/bash
 # usage: duckdb-build-extension.sh [VERSION] [RUST_PROFILE]
 # Builds build/duckdb/vVERSION/penstock.duckdb_extension. RUST_PROFILE is release (default) or debug. LINK is
-#   static   one file with the parts of DuckDB's core that it calls (default); the core is compiled once per version
-#   shared   needs the ready libduckdb.so that is put beside it: a developer's short cut, never shipped
+#   shared   needs the ready libduckdb.so that is put beside it (default where there is one)
+#   static   one file with the parts of DuckDB's core that it calls; the core is compiled once per version
 . "$(dirname "$0")/duckdb-lib.sh"
 cd "$ROOT"
 version=${1:-$(duckdb_versions | head -n 1)}
 profile=${2:-release}
 need "$CXX" g++
 need_version "$version"
-link=${LINK:-static}
+case $(ready_library "$version") in
+-) link=${LINK:-static} ;;
+*) link=${LINK:-shared} ;;
+esac
 [ "$(uname -sm)" = "Linux x86_64" ] || die "the extension is built on Linux x86_64 only, this is $(uname -sm)"
 
 case $link in
