@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import odd_server
 import pytest
 from harness import Fake, connect, start_fake
 from nvme import NOT_RUN, in_memory
@@ -59,6 +60,19 @@ def con(fakes: dict[str, Fake]) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute(f"CREATE SECRET {kind}_secret ({fake.secret})")
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="session")
+def bodies() -> dict[str, bytes]:
+    """What an odd server has: a file of each kind."""
+    return odd_server.files()
+
+
+@pytest.fixture(scope="session")
+def right(bodies: dict[str, bytes]) -> dict[str, object]:
+    """What a query gets of each of these files."""
+    rows = odd_server.RIGHT
+    return {"x.csv": rows, "x.parquet": rows, "x.txt": bodies["x.txt"]}
 
 
 @pytest.fixture

@@ -149,6 +149,9 @@ def asking() -> duckdb.DuckDBPyConnection:
     return con
 
 
+PAGE = b"<html><body>Please wait</body></html>"
+NAMES = ["x.csv", "x.parquet", "x.txt"]
+"""The names of `files()`."""
 ROWS = 60_000
 RIGHT = (ROWS, sum(range(ROWS)))
 """What a query gets of the files with rows."""

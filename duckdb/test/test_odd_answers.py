@@ -8,21 +8,7 @@ from dataclasses import replace
 
 import duckdb
 import pytest
-from odd_server import RIGHT, Answer, Ask, Server, asking, copied, files, good, read, serving
-
-NAMES = ["x.csv", "x.parquet", "x.txt"]
-
-
-@pytest.fixture(scope="module")
-def bodies() -> dict[str, bytes]:
-    """What the server has."""
-    return files()
-
-
-@pytest.fixture(scope="module")
-def right(bodies: dict[str, bytes]) -> dict[str, object]:
-    """What a query gets of each file."""
-    return {"x.csv": RIGHT, "x.parquet": RIGHT, "x.txt": bodies["x.txt"]}
+from odd_server import NAMES, PAGE, Answer, Ask, Server, asking, copied, good, read, serving
 
 
 @pytest.fixture
@@ -45,9 +31,6 @@ def refused(con: duckdb.DuckDBPyConnection, server: Server, name: str) -> str:
     told = str(caught.value)
     assert f"{server.url}/{name}" in told
     return told
-
-
-PAGE = b"<html><body>Please wait</body></html>"
 
 
 @pytest.mark.parametrize("name", NAMES)

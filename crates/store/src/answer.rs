@@ -11,7 +11,7 @@ pub(crate) use extent::{
     size_of_cut_part, unsatisfiable_extent,
 };
 pub(crate) use failure::Failure;
-pub(crate) use head::{FIRST_BYTE, is_no_answer, may_answer_get};
+pub(crate) use head::{ByGet, FIRST_BYTE, hides_bytes, is_no_answer, is_size_believed};
 
 use crate::{ETag, ObjectMeta, notes};
 use ::http::HeaderMap;

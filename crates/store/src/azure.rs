@@ -56,6 +56,7 @@ use crate::answer::{
     Extent, Failure, UNKNOWN_END, extent, is_object, range_header, unsatisfiable_extent,
 };
 use crate::options::StoreOptions;
+use crate::stat::stat;
 use crate::streaming::split_version;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
@@ -365,7 +366,7 @@ impl Store for AzureStore {
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
         self.check_key("HEAD", key)?;
-        self.stat_object(key).await
+        stat(self, key).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

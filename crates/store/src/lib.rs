@@ -28,6 +28,7 @@ pub mod progress;
 mod random;
 pub mod s3;
 pub mod scope;
+mod stat;
 pub mod store;
 pub mod streaming;
 pub mod sums;

@@ -1,61 +1,45 @@
-//! What the service says of a blob without sending it. Where HEAD is refused by what may not be the
-//! service, a GET of one byte decides.
+//! What the service says of a blob without sending it.
 
 use super::AzureStore;
 use super::wire::is_from_service;
-use crate::answer::{FIRST_BYTE, Failure, is_no_answer, is_object, may_answer_get};
+use crate::answer::{ByGet, FIRST_BYTE, Failure, is_object};
+use crate::stat::{Look, NoHead};
 use crate::{GetRange, GetRequest, HttpResponse, ObjectMeta};
 use ::http::Method;
+use async_trait::async_trait;
 use penstock_base::Result;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicBool;
 
-impl AzureStore {
-    /// Size, tag and metadata of a blob.
-    ///
-    /// # Errors
-    /// As [`crate::Store::stat`].
-    pub(super) async fn stat_object(&self, key: &str) -> Result<ObjectMeta> {
-        if self.head_refused.load(Ordering::Relaxed) {
-            return self.stat_by_get(key).await;
-        }
-        let sent = self.wire.send("HEAD", key, Method::HEAD, Default::default()).await;
-        let is_lasting = match sent {
-            Ok(response) if is_object(response.status) => match self.told("HEAD", key, &response) {
-                Ok(meta) => return Ok(meta),
-                Err(error) if is_from_service(&response.headers) => return Err(error),
-                Err(_) => true,
-            },
-            Ok(response) => {
-                let is_marked = is_from_service(&response.headers);
-                let failure = Failure::read(response).await;
-                if !may_answer_get(&failure, is_marked) {
-                    return Err(self.wire.failed(failure, "HEAD", key));
-                }
-                failure.status < 500 || failure.status == 501
-            }
-            // Where GET has no answer either, HEAD's error tells what was wanted.
-            Err(error) if is_no_answer(&error) => {
-                return match self.stat_by_get(key).await {
-                    Err(other) if is_no_answer(&other) => Err(error),
-                    answer => answer,
-                };
-            }
-            Err(error) => return Err(error),
-        };
-        let meta = self.stat_by_get(key).await?;
-        if is_lasting {
-            self.head_refused.store(true, Ordering::Relaxed);
-        }
-        Ok(meta)
+#[async_trait]
+impl Look for AzureStore {
+    fn head_refused(&self) -> &AtomicBool {
+        &self.head_refused
     }
 
-    /// The same by a GET of one byte; of a blob without bytes, by one of all.
-    async fn stat_by_get(&self, key: &str) -> Result<ObjectMeta> {
+    async fn ask_head(&self, key: &str) -> std::result::Result<ObjectMeta, NoHead> {
+        let sent = self.wire.send("HEAD", key, Method::HEAD, Default::default()).await;
+        let response =
+            sent.map_err(|error| NoHead { by_get: ByGet::after_error(&error), error })?;
+        let is_marked = is_from_service(&response.headers);
+        if is_object(response.status) {
+            let by_get = ByGet::after_strange(is_marked);
+            return self.told("HEAD", key, &response).map_err(|error| NoHead { error, by_get });
+        }
+        let failure = Failure::read(response).await;
+        let by_get = ByGet::after_refusal(&failure, is_marked);
+        Err(NoHead { error: self.wire.failed(failure, "HEAD", key), by_get })
+    }
+
+    async fn first_byte(&self, key: &str) -> Result<Option<ObjectMeta>> {
         let request = GetRequest::from(FIRST_BYTE);
         let response = self.ask(key, &request).await?;
-        if !is_without_bytes(&response) {
-            return self.answered(key, &request, response).await.map(|answer| answer.meta);
+        if is_without_bytes(&response) {
+            return Ok(None);
         }
+        self.answered(key, &request, response).await.map(|answer| Some(answer.meta))
+    }
+
+    async fn no_bytes(&self, key: &str) -> Result<ObjectMeta> {
         let request = GetRequest::from(GetRange::All);
         let response = self.ask(key, &request).await?;
         self.answered(key, &request, response).await.map(|answer| answer.meta)

@@ -29,6 +29,7 @@ pub use account::S3Account;
 use crate::answer::{self, Extent};
 use crate::notes;
 use crate::options::StoreOptions;
+use crate::stat::stat;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
     HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
@@ -363,7 +364,7 @@ impl Store for S3Store {
     }
 
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
-        self.stat_object(key).await
+        stat(self, key).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {

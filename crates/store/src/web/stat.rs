@@ -3,7 +3,7 @@
 
 use super::get::Came;
 use super::{HttpStore, Outcome, Way};
-use crate::answer::FIRST_BYTE;
+use crate::answer::{FIRST_BYTE, is_size_believed};
 use crate::{GetRequest, ObjectMeta, answer, unpack};
 use ::http::{HeaderMap, Method};
 use futures_util::future::{Either, select};
@@ -99,7 +99,7 @@ impl HttpStore {
             Ok(codings) if !codings.is_empty() && !unpack::may_be_label(&codings, key) => {
                 Head::Told(answer::object_meta(headers, None, ""))
             }
-            Ok(codings) if codings.is_empty() && size.is_some_and(|size| size > 0) => {
+            Ok(codings) if codings.is_empty() && size.is_some() && is_size_believed(size) => {
                 Head::Told(answer::object_meta(headers, size, ""))
             }
             // Some servers tell no size, or zero, of what they would send.

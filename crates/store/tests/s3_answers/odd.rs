@@ -6,6 +6,38 @@ use penstock_base::{ByteRange, Kind, Retry};
 use penstock_store::{GetRange, GetRequest, Payload, PutOptions};
 use std::time::Duration;
 
+/// What two looks at an object each ask, and the size that they find.
+async fn looks(
+    head: &str,
+    get: &'static str,
+    whole: &'static str,
+) -> [(String, penstock_base::Result<Option<u64>>); 2] {
+    let head = head.to_string();
+    let (store, requests) = bucket(KEY, move |_, request| {
+        match (request.starts_with("HEAD"), request.contains("\r\nrange: ")) {
+            (true, _) => head.clone(),
+            (_, true) => get.to_string(),
+            _ => whole.to_string(),
+        }
+    })
+    .await;
+    let look = async || {
+        let meta = store.stat("k").await;
+        let sent: Vec<String> = requests
+            .lock()
+            .unwrap()
+            .drain(..)
+            .map(|(head, _)| head.split(' ').next().unwrap().to_string())
+            .collect();
+        (sent.join(" "), meta.map(|meta| meta.size_bytes))
+    };
+    [look().await, look().await]
+}
+
+const PART: &str = "HTTP/1.1 206 Part\r\nETag: \"e\"\r\nContent-Range: bytes 0-0/10\r\n\
+                    Content-Length: 1\r\n\r\nx";
+const BEHIND: &str = "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n";
+
 #[tokio::test]
 async fn what_is_no_object_is_refused_by_get_and_head() {
     for status in [201, 202, 204, 205, 207, 226, 300, 304] {
@@ -29,9 +61,6 @@ async fn what_is_no_object_is_refused_by_get_and_head() {
 
 #[tokio::test]
 async fn where_head_is_refused_a_get_tells_of_the_object() {
-    const PART: &str = "HTTP/1.1 206 Part\r\nETag: \"e\"\r\nContent-Range: bytes 0-0/10\r\n\
-                        Content-Length: 1\r\n\r\nx";
-    const BEHIND: &str = "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n";
     let refusal = |status: u16, mark: &str| {
         format!("HTTP/1.1 {status} Odd\r\n{mark}Content-Length: 0\r\n\r\n")
     };
@@ -49,32 +78,42 @@ async fn where_head_is_refused_a_get_tells_of_the_object() {
         (refusal(403, MARK), PART, None, ["HEAD", "HEAD"]),
         (refusal(503, ""), PART, None, ["HEAD", "HEAD"]),
     ] {
-        let (told, answer) = (head.clone(), get.to_string());
-        let (store, requests) = bucket(KEY, move |_, head| {
-            if head.starts_with("HEAD") {
-                return told.clone();
-            }
-            match head.contains("\r\nrange: ") {
-                true => answer.clone(),
-                false => EMPTY.to_string(),
-            }
-        })
-        .await;
-        for asked in asked {
-            let meta = store.stat("k").await;
-            assert_eq!(meta.ok().and_then(|meta| meta.size_bytes), size, "{head}");
-            let sent: Vec<String> = requests
-                .lock()
-                .unwrap()
-                .drain(..)
-                .map(|(head, _)| head.split(' ').next().unwrap().to_string())
-                .collect();
-            assert_eq!(sent.join(" "), asked, "{head}");
+        let seen = looks(&head, get, EMPTY).await;
+        assert_eq!(seen.each_ref().map(|(asked, _)| asked.as_str()), asked, "{head}");
+        for (_, found) in seen {
+            assert_eq!(found.ok().flatten(), size, "{head}");
         }
     }
     let absent = |_, _: &str| "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_string();
     let (store, _) = bucket(KEY, absent).await;
     assert_eq!(store.stat("k").await.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn a_head_of_no_bytes_is_confirmed_by_a_get() {
+    const OTHER: &str = "HTTP/1.1 206 Part\r\nETag: \"f\"\r\nContent-Range: bytes 0-0/10\r\n\
+                         Content-Length: 1\r\n\r\nx";
+    const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\n";
+    let marked = PAGE.replace("Content-Type", "x-amz-request-id: 1\r\nContent-Type");
+    // What HEAD says, what a GET brings, and what each of two looks asks.
+    for (head, get, size, asked) in [
+        // A box on the way says of every object that it has no bytes.
+        (EMPTY, PART, Some(10), ["HEAD GET", "GET"]),
+        // It has none.
+        (EMPTY, BEHIND, Some(0), ["HEAD GET", "HEAD GET"]),
+        (EMPTY, EMPTY, Some(0), ["HEAD GET", "HEAD GET"]),
+        // It was written between the two.
+        (EMPTY, OTHER, Some(10), ["HEAD GET", "HEAD GET"]),
+        // What is no object's answer decides nothing, unless the service gave it.
+        (PAGE, PART, Some(10), ["HEAD GET", "GET"]),
+        (marked.as_str(), PART, None, ["HEAD", "HEAD"]),
+    ] {
+        let seen = looks(head, get, EMPTY).await;
+        assert_eq!(seen.each_ref().map(|(asked, _)| asked.as_str()), asked, "{head} {get}");
+        for (_, found) in seen {
+            assert_eq!(found.ok().flatten(), size, "{head} {get}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -75,6 +75,6 @@ async fn a_read_goes_on_where_checksums_cannot_be_asked_for() {
         store.stat("k").await.unwrap();
         let asked = |row: &(String, Vec<u8>)| row.0.contains("x-amz-checksum-mode: ENABLED");
         let asked: Vec<_> = requests.lock().unwrap().iter().map(asked).collect();
-        assert_eq!(asked, [true, false, false, false], "{choice}");
+        assert!(asked[0] && !asked[1..].contains(&true), "{choice}: {asked:?}");
     }
 }
