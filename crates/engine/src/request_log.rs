@@ -231,6 +231,7 @@ mod tests {
             received_bytes: 10,
             new_connection: true,
             error: String::new(),
+            fault: None,
             span: None,
             reason: None,
         }

@@ -3,7 +3,7 @@
 
 use crate::notices::{Limit, Notices};
 use crate::ready::Found;
-use penstock_store::RequestEvent;
+use penstock_store::{RequestEvent, RequestFault};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,8 +25,6 @@ pub(crate) struct Presence {
 }
 
 const LOST: u32 = u32::MAX;
-/// The error of a request that was given up.
-const CANCELLED: &str = "cancelled";
 /// A request that was given up after so long without an answer counts as one that failed.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -90,15 +88,17 @@ impl Presence {
 }
 
 /// Whether a request was answered; `None` for one that tells nothing of the back end: its client
-/// went before an answer could be expected, or may have broken off the body that it sends. A back
-/// end that asks for fewer requests is there.
+/// went before an answer could be expected, or broke off the body that it sends. A back end that
+/// asks for fewer requests is there.
 fn is_answer(event: &RequestEvent) -> Option<bool> {
-    match event.status {
-        0 if matches!(event.method, "PUT" | "POST") => None,
-        0 if event.error == CANCELLED && event.total < SILENCE => None,
-        0 => Some(false),
-        501 | 503 | 507 => Some(true),
-        500.. => Some(false),
+    let has_body = matches!(event.method, "PUT" | "POST");
+    match (event.status, event.fault) {
+        (0, Some(RequestFault::Body)) => None,
+        // The time may have been that of a client which sends slowly.
+        (0, Some(RequestFault::Cancelled)) if has_body || event.total < SILENCE => None,
+        (0, _) => Some(false),
+        (501 | 503 | 507, _) => Some(true),
+        (500.., _) => Some(false),
         _ => Some(true),
     }
 }
@@ -116,9 +116,11 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    const DOWN: (u16, &str) = (0, "connection refused");
+    type Ended = (u16, Option<RequestFault>);
 
-    fn event(method: &'static str, total: Duration, (status, error): (u16, &str)) -> RequestEvent {
+    const DOWN: Ended = (0, Some(RequestFault::Service));
+
+    fn event(method: &'static str, total: Duration, (status, fault): Ended) -> RequestEvent {
         RequestEvent {
             method,
             url: String::new(),
@@ -130,17 +132,18 @@ mod tests {
             sent_bytes: 0,
             received_bytes: 0,
             new_connection: false,
-            error: error.to_string(),
+            error: String::new(),
+            fault,
             span: None,
             reason: None,
         }
     }
 
-    fn told(events: &[(u16, &str)]) -> Vec<String> {
+    fn told(events: &[Ended]) -> Vec<String> {
         told_of("GET", Duration::from_secs(1), events)
     }
 
-    fn told_of(method: &'static str, total: Duration, events: &[(u16, &str)]) -> Vec<String> {
+    fn told_of(method: &'static str, total: Duration, events: &[Ended]) -> Vec<String> {
         let notices = Notices::kept();
         let presence = Presence::new("b", notices.clone());
         events.iter().for_each(|it| presence.request(&event(method, total, *it)));
@@ -149,20 +152,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_failures_in_a_row_are_a_loss_and_an_answer_is_its_end() {
-        let (good, broken, gave_up) = ((200, ""), (500, ""), (0, CANCELLED));
+        let (good, broken) = ((200, None), (500, None));
+        let gave_up = (0, Some(RequestFault::Cancelled));
         assert!(told(&[DOWN, DOWN, good, DOWN, broken, good]).is_empty());
         assert!(told(&[DOWN, DOWN, gave_up, gave_up]).is_empty());
         assert!(told(&[gave_up; 9]).is_empty());
         assert_eq!(told_of("GET", SILENCE, &[gave_up; 9]).len(), 1);
-        assert!(told(&[(503, ""); 9]).is_empty());
-        // The body that is sent may have broken off on its client's side.
-        assert!(told_of("PUT", SILENCE, &[DOWN; 9]).is_empty());
-        assert_eq!(told_of("PUT", SILENCE, &[broken; 9]).len(), 1);
+        assert!(told(&[(503, None); 9]).is_empty());
+        for method in ["PUT", "POST"] {
+            assert_eq!(told_of(method, SILENCE, &[DOWN; 9]).len(), 1);
+            assert_eq!(told_of(method, SILENCE, &[broken; 9]).len(), 1);
+            assert!(told_of(method, SILENCE, &[gave_up; 9]).is_empty());
+            let broke_off = (0, Some(RequestFault::Body));
+            assert!(told_of(method, SILENCE, &[broke_off; 9]).is_empty());
+        }
         let lost = "back end `b`: does not answer: 3 requests in a row had no answer; requests for \
                     its buckets fail";
         assert_eq!(told(&[DOWN, broken, DOWN, DOWN, DOWN, DOWN]), [lost]);
         let back = "back end `b`: answers again, after 0.0 s";
-        assert_eq!(told(&[DOWN, DOWN, DOWN, (404, ""), good]), [lost, back]);
+        assert_eq!(told(&[DOWN, DOWN, DOWN, (404, None), good]), [lost, back]);
     }
 
     #[tokio::test(start_paused = true)]

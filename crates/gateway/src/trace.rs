@@ -242,6 +242,7 @@ mod tests {
             received_bytes: 2,
             new_connection: true,
             error: String::new(),
+            fault: None,
             span: Some(Span { trace_id: 1, id: 2, parent_id: Some(3), flags: 1 }),
             reason: None,
         };

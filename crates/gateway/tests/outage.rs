@@ -15,9 +15,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
 on_lane!(azure, Azure: a_back_end_that_falls_silent_is_told_in_time_and_comes_back,
-    a_back_end_that_is_not_there_is_told_in_time_and_comes_back);
+    a_back_end_that_is_not_there_is_told_in_time_and_comes_back,
+    a_back_end_that_answers_no_write_is_a_line);
 on_lane!(s3, S3: a_back_end_that_falls_silent_is_told_in_time_and_comes_back,
-    a_back_end_that_is_not_there_is_told_in_time_and_comes_back);
+    a_back_end_that_is_not_there_is_told_in_time_and_comes_back,
+    a_back_end_that_answers_no_write_is_a_line);
 
 fn impatient(options: &mut Options) {
     options.serve.backend_deadline_ms = 1000;
@@ -167,4 +169,19 @@ async fn a_back_end_that_is_not_there_is_told_in_time_and_comes_back(lane: Lane)
     until("the door is shut", async || passing.is_finished()).await;
     tokio::join!(all_are_told(&server), is_unready(&server, "not reachable"));
     at_rest(&server).await;
+}
+
+/// Reads are answered, so that writes alone say it.
+async fn a_back_end_that_answers_no_write_is_a_line(lane: Lane) {
+    let server = Server::on_with(lane, impatient).await;
+    let fake = server.fake.as_ref().unwrap();
+    let put = if lane == Lane::Azure { "PutBlob" } else { "PutObject" };
+    fake.fault(&format!("reset,op={put}"));
+    let lost = || server.notices.lines().iter().filter(|it| it.contains("no answer")).count();
+    assert_eq!(server.put("/lake/small", b"small").await.status, 503);
+    assert_eq!(lost(), 1, "{:?}", server.notices.lines());
+    fake.faults().clear();
+    assert_eq!(server.put("/lake/small", b"small").await.status, 200);
+    let lines = server.notices.lines();
+    assert!(lines.iter().any(|it| it.contains("answers again")), "{lines:?}");
 }

@@ -48,7 +48,7 @@ pub use body::{Body, BodySource};
 pub use http::{Connections, HttpClient, HttpOptions, HttpResponse, WarmUp};
 pub use local::{FilePiece, LocalStore};
 pub use memory::{MemoryAccount, MemoryStore};
-pub use observe::{Again, Observer, Reason, RequestEvent, Span};
+pub use observe::{Again, Observer, Reason, RequestEvent, RequestFault, Span};
 pub use open::{open, root_of};
 pub use options::StoreOptions;
 pub use profile::{Capabilities, Profile};

@@ -38,6 +38,19 @@ pub struct Reason {
     pub attempt: u32,
 }
 
+/// Whose doing it was that a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestFault {
+    /// The service's, or that of something on the way to it.
+    Service,
+    /// Its sender's: the body broke off, was of another size than announced, or was late.
+    Body,
+    /// It was given up before its answer was read.
+    Cancelled,
+    /// The answer came, and was not wanted to its end.
+    Unread,
+}
+
 /// One finished request. Nothing secret is in it: signatures and tokens are cut from the URL.
 #[derive(Clone, Debug)]
 pub struct RequestEvent {
@@ -63,19 +76,18 @@ pub struct RequestEvent {
     pub new_connection: bool,
     /// Why it failed, or empty.
     pub error: String,
+    /// Whose doing that was; none of a request that did not fail.
+    pub fault: Option<RequestFault>,
     /// Its place in a trace, which its header `traceparent` told.
     pub span: Option<Span>,
     /// What it was sent for, if its sender said so.
     pub reason: Option<Reason>,
 }
 
-/// Why a request failed whose answer nobody wanted whole.
-pub(crate) const UNREAD: &str = "the body was not read to its end";
-
 impl RequestEvent {
     /// Whether the store has answered, and it was this side that wanted no more of it.
     pub fn is_unread(&self) -> bool {
-        self.error == UNREAD
+        self.fault == Some(RequestFault::Unread)
     }
 }
 

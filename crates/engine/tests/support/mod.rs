@@ -249,6 +249,7 @@ impl Scripted {
                 received_bytes: received,
                 new_connection: false,
                 error: String::new(),
+                fault: None,
                 span: None,
                 reason: None,
             });

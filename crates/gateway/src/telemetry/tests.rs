@@ -22,6 +22,7 @@ fn event(method: &'static str, status: u16) -> RequestEvent {
         received_bytes: 5,
         new_connection: false,
         error: String::new(),
+        fault: None,
         span: None,
         reason: None,
     }

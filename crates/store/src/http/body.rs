@@ -1,15 +1,18 @@
 //! The body of an HTTP answer: from the socket straight into the caller's buffer.
 
+use crate::RequestFault;
 use crate::http::chunked::ChunkDecoder;
 use crate::http::connection::Connection;
 use crate::http::head::Framing;
 use crate::http::pool::{Pool, Slot};
 use crate::http::trace::Trace;
-use crate::observe::UNREAD;
 use penstock_base::{Error, Kind, Result, Retry};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+/// Why a request failed whose answer nobody wanted whole.
+const UNREAD: &str = "the body was not read to its end";
 
 /// A dropped body with no more than this left is read to its end, so that its connection lives.
 const DRAIN_BYTES_MAX: usize = 64 << 10;
@@ -181,13 +184,13 @@ impl HttpBody {
             connection.set_glancing(false);
             pool.give(slot, connection, idle_limit);
         }
-        self.trace.finish("");
+        self.trace.finish();
     }
 
     fn fail(&mut self, error: Error) -> Error {
         self.rest = Rest::Over;
         self.lease = None;
-        self.trace.finish(&error.to_string());
+        self.trace.fail(RequestFault::Service, &error.to_string());
         let error = error.with_operation(self.operation);
         match &self.object {
             Some(object) => error.with_object(&**object),
@@ -223,7 +226,7 @@ impl Drop for HttpBody {
             self.drain();
         }
         if self.lease.is_some() {
-            self.trace.finish(UNREAD);
+            self.trace.fail(RequestFault::Unread, UNREAD);
         }
     }
 }

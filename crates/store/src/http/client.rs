@@ -10,7 +10,7 @@ use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port
 use crate::http::tls::client_config;
 use crate::http::trace::{Trace, Waiting, method_name};
 use crate::http::warming::{Coming, Connections, WarmUp};
-use crate::{Body, Inflow, Observer, Payload};
+use crate::{Body, Inflow, Observer, Payload, RequestFault};
 use futures_util::future::{Either, join_all, select};
 use http::header::{
     ACCEPT_ENCODING, CONTENT_LENGTH, HOST, IF_MATCH, IF_NONE_MATCH, TRANSFER_ENCODING, USER_AGENT,
@@ -136,7 +136,7 @@ impl HttpClient {
     pub async fn send(&self, mut request: Parts, payload: Payload) -> Result<HttpResponse> {
         let mut trace = Trace::start(self.observer.clone(), &mut request, payload.len());
         let answer = self.send_traced(&request, &payload, &mut trace).await;
-        self.respond(answer, &request, trace)
+        self.respond(answer, RequestFault::Service, &request, trace)
     }
 
     /// As [`HttpClient::send`], with a body that is sent on while it comes in. It is sent once,
@@ -151,6 +151,7 @@ impl HttpClient {
         mut body: Box<dyn Inflow>,
     ) -> Result<HttpResponse> {
         let mut trace = Trace::start(self.observer.clone(), &mut request, body.size_bytes());
+        let mut fault = RequestFault::Service;
         let sent = async {
             let origin = self.origin(&request.uri)?;
             let head_bytes = self.encode_head(&request, body.size_bytes(), &origin)?;
@@ -161,16 +162,21 @@ impl HttpClient {
                 Some(kept) => kept.connection,
                 None => self.connect(&slot.origin).await?,
             };
-            let answer = connection.exchange_flow(&head_bytes, &mut *body).await?;
+            let answer = connection.exchange_flow(&head_bytes, &mut *body).await;
+            let answer = answer.map_err(|failed| {
+                fault = failed.fault;
+                failed.error
+            })?;
             self.leased(&request, answer, connection, slot)
         };
         let answer = sent.await;
-        self.respond(answer, &request, trace)
+        self.respond(answer, fault, &request, trace)
     }
 
     fn respond(
         &self,
         answer: Result<(Head, Framing, Lease)>,
+        fault: RequestFault,
         request: &Parts,
         mut trace: Trace,
     ) -> Result<HttpResponse> {
@@ -183,7 +189,7 @@ impl HttpClient {
                 Ok(HttpResponse { status: head.status, headers: head.headers, body })
             }
             Err(error) => {
-                trace.finish(&error.to_string());
+                trace.fail(fault, &error.to_string());
                 Err(error)
             }
         }

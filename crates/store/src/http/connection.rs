@@ -3,11 +3,11 @@
 //! It knows nothing of pools or of what an answer means. Every wait ends by progress, by the peer,
 //! or by the stall limit.
 
-use crate::Inflow;
-use crate::http::flowing::{Broken, Flowing};
+use crate::http::flowing::{Broken, FlowError, Flowing};
 use crate::http::head::{HEAD_BYTES_MAX, Head, parse_head};
 use crate::http::socket::Socket;
 use crate::http::stall::Stall;
+use crate::{Inflow, RequestFault};
 use bytes::Bytes;
 use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Retry};
@@ -143,13 +143,15 @@ impl Connection {
         &mut self,
         head: &[u8],
         body: &mut dyn Inflow,
-    ) -> Result<(Head, bool)> {
+    ) -> std::result::Result<(Head, bool), FlowError> {
         let mut outgoing = Flowing::new(head, body.size_bytes());
         let mut write_error: Option<io::Error> = None;
         poll_fn(|context| {
             if !outgoing.is_flushed && write_error.is_none() {
                 match self.poll_flow(context, &mut outgoing, body) {
-                    Poll::Ready(Err(Broken::Body(error))) => return Poll::Ready(Err(error)),
+                    Poll::Ready(Err(Broken::Body(error))) => {
+                        return Poll::Ready(Err(FlowError { error, fault: RequestFault::Body }));
+                    }
                     Poll::Ready(Err(Broken::Connection(error))) => write_error = Some(error),
                     Poll::Ready(Ok(())) | Poll::Pending => {}
                 }
@@ -157,10 +159,13 @@ impl Connection {
             let answered = self.start != self.end;
             match self.poll_head(context) {
                 Poll::Ready(Ok(head)) => Poll::Ready(Ok((head, outgoing.is_flushed))),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(match write_error.take() {
-                    Some(cause) if !answered => broken("while the request was sent", cause),
-                    _ => error,
-                })),
+                Poll::Ready(Err(error)) => {
+                    let error = match write_error.take() {
+                        Some(cause) if !answered => broken("while the request was sent", cause),
+                        _ => error,
+                    };
+                    Poll::Ready(Err(FlowError { error, fault: outgoing.fault() }))
+                }
                 Poll::Pending => Poll::Pending,
             }
         })

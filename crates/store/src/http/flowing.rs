@@ -1,7 +1,7 @@
 //! A request on its way out whose body is still coming in.
 
-use crate::Inflow;
 use crate::http::connection::{SLICES_MAX, Stream};
+use crate::{Inflow, RequestFault};
 use bytes::{Buf as _, Bytes};
 use penstock_base::{Error, Kind, Result};
 use std::collections::VecDeque;
@@ -31,6 +31,13 @@ pub(crate) enum Broken {
     Body(Error),
     /// The connection.
     Connection(io::Error),
+}
+
+/// Why a request had no answer, and whose doing that was.
+#[derive(Debug)]
+pub(crate) struct FlowError {
+    pub error: Error,
+    pub fault: RequestFault,
 }
 
 /// Head and pieces that are still to be written.
@@ -74,6 +81,15 @@ impl Flowing {
             }
         }
         Ok(!self.has_ended)
+    }
+
+    /// Whose doing it is if the connection fails now: while all that came in is out, the service
+    /// may have waited for the sender for too long.
+    pub fn fault(&self) -> RequestFault {
+        match self.pieces.is_empty() && !self.has_ended {
+            true => RequestFault::Body,
+            false => RequestFault::Service,
+        }
     }
 
     fn take(&mut self, piece: Bytes) -> Result<()> {

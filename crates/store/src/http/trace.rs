@@ -1,7 +1,7 @@
 //! Measures one request, and its wait for a connection, and tells the observer exactly once,
 //! however it ends.
 
-use crate::{Observer, RequestEvent};
+use crate::{Observer, RequestEvent, RequestFault};
 use http::header::RANGE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// A request under way. Dropped without [`Trace::finish`], it counts as cancelled.
+/// A request under way. Dropped before its end, it counts as cancelled.
 #[derive(Debug)]
 pub(crate) struct Trace {
     observer: Arc<dyn Observer>,
@@ -40,6 +40,7 @@ impl Trace {
             received_bytes: 0,
             new_connection: false,
             error: String::new(),
+            fault: None,
             span,
             reason,
         };
@@ -65,19 +66,27 @@ impl Trace {
         }
     }
 
-    /// Tells the observer; `error` is empty for success. Later calls do nothing.
-    pub(crate) fn finish(&mut self, error: &str) {
+    /// Tells the observer of a success. After a call of this or of [`Trace::fail`] nothing is said.
+    pub(crate) fn finish(&mut self) {
         if let Some(mut event) = self.event.take() {
             event.total = self.started.elapsed();
-            event.error = error.to_string();
             self.observer.request_finished(*event);
         }
+    }
+
+    /// Tells the observer of a failure.
+    pub(crate) fn fail(&mut self, fault: RequestFault, error: &str) {
+        if let Some(event) = &mut self.event {
+            event.fault = Some(fault);
+            event.error = error.to_string();
+        }
+        self.finish();
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        self.finish("cancelled");
+        self.fail(RequestFault::Cancelled, "cancelled");
     }
 }
 
