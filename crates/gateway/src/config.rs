@@ -12,6 +12,7 @@ use crate::keys::KeyPair;
 use crate::pages::PageRule;
 use crate::route::{BackendOptions, BucketOptions};
 pub use lines::Lines;
+pub(crate) use lines::is_subject;
 use penstock_base::nearest::nearest;
 use penstock_base::settings::{SERVE_TABLE, TABLE};
 use penstock_base::{Error, Kind, Result, Secret};

@@ -26,13 +26,42 @@ struct Section {
 const NAMED: &[(&str, &str, &str)] =
     &[("backend", "back end", "name"), ("bucket", "bucket", "name"), ("key", "key", "access_key")];
 
-/// The settings behind what findings call otherwise.
+/// Everything that a finding may be about, and the settings behind it. Names are left out of the
+/// quotes. What has no settings here is a section, or is named by the words of the finding.
 const SUBJECTS: &[(&str, &[&str])] = &[
     ("--listen", &["listen"]),
     ("--admin-listen", &["admin_listen"]),
     ("TLS", &["tls_cert_file", "tls_key_file"]),
     ("open files", &["connections_max", "connections_per_host"]),
+    ("acl", &["acl"]),
+    ("domains", &["domains"]),
+    ("trusted_proxies", &["trusted_proxies"]),
+    ("access_log", &["access_log"]),
+    ("backend_log", &["backend_log"]),
+    ("cache_dir", &["cache_dir"]),
+    ("read_ahead_max_bytes", &["read_ahead_max_bytes"]),
+    ("settings", &[]),
+    ("keys", &[]),
+    ("buckets", &[]),
+    ("public", &[]),
+    ("cors", &[]),
+    ("back end ``", &[]),
+    ("back end ``, notes in ``", &[]),
+    ("bucket ``", &[]),
+    ("key ``", &[]),
 ];
+
+/// The row of a subject.
+fn row(subject: &str) -> Option<&'static (&'static str, &'static [&'static str])> {
+    let form: Vec<&str> = subject.split('`').step_by(2).collect();
+    let form = form.join("``");
+    SUBJECTS.iter().find(|row| row.0 == form)
+}
+
+/// Whether a finding may be about this: a line of the file can be found for it.
+pub(crate) fn is_subject(subject: &str) -> bool {
+    row(subject).is_some()
+}
 
 impl Lines {
     /// Those of a document. `line_of` tells the line of a place in the text.
@@ -88,9 +117,8 @@ impl Lines {
             let key = quoted.iter().find_map(|word| section.keys.get(*word));
             return Some(*key.unwrap_or(&section.line));
         }
-        let known = SUBJECTS.iter().find(|row| row.0 == subject);
-        let named = known.map_or(vec![subject], |row| row.1.to_vec());
-        let named = named.into_iter().chain(quoted.iter().copied());
+        let named = row(subject).map_or(&[][..], |row| row.1).iter();
+        let named = named.copied().chain(quoted.iter().copied());
         let mut named = named.filter_map(|name| self.settings.get(name));
         if let Some(line) = named.next() {
             return Some(*line);
@@ -99,9 +127,13 @@ impl Lines {
         let mut words = what.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let setting = words.find_map(|word| self.settings.get(word));
         let by_name = || {
-            let subjects = quoted.iter().flat_map(|word| {
-                NAMED.iter().map(move |(_, called, _)| format!("{called} `{word}`"))
-            });
+            // Of what is about all keys a key's name is meant, whatever else has it.
+            let (meant, others): (Vec<_>, Vec<_>) =
+                NAMED.iter().map(|row| row.1).partition(|called| subject.starts_with(called));
+            let subjects = meant
+                .into_iter()
+                .chain(others)
+                .flat_map(|called| quoted.iter().map(move |word| format!("{called} `{word}`")));
             let mut found = subjects.filter_map(|subject| self.sections.get(&subject));
             found.next()
         };
@@ -124,6 +156,7 @@ fn subject(kind: &str, section: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use toml_edit::Document;
 
     const TEXT: &str = "\
@@ -184,6 +217,40 @@ rights = [\"read\"]
         ] {
             let told = lines.place(&Finding::good(subject, what));
             assert_eq!(told.as_deref(), Some(place), "{subject}: {what}");
+        }
+    }
+
+    #[test]
+    fn everything_that_a_finding_may_be_about_has_a_line() {
+        // A file that says everything, each setting in a line of its own.
+        let settings: BTreeSet<&str> = SUBJECTS.iter().flat_map(|row| row.1).copied().collect();
+        let mut text: String = settings.iter().map(|name| format!("{name} = 1\n")).collect();
+        text += "[[backend]]\nname = \"n\"\n[[bucket]]\nname = \"n\"\n";
+        text += "[[key]]\naccess_key = \"n\"\n[[public]]\n[[cors]]\n";
+        let document = Document::parse(text.as_str()).unwrap();
+        let line_of = |at: usize| text[..at].matches('\n').count() + 1;
+        let lines = Lines::of(document.as_table(), line_of).at("g.toml");
+        for (form, settings) in SUBJECTS {
+            let subject = form.replace("``", "`n`");
+            // What is about several sections or settings names one.
+            let what = match *form {
+                "settings" => "`acl` and `domains` contradict each other",
+                "keys" => "two keys have the access key `n`",
+                "buckets" => "bucket `n`: there is no back end `m`",
+                _ => "is wrong",
+            };
+            let place = lines.place(&Finding::good(&subject, what)).unwrap();
+            let line = place.strip_prefix("g.toml:").expect(&place).parse::<usize>().unwrap();
+            let told = text.lines().nth(line - 1).unwrap();
+            let begins = match (*form, settings.first()) {
+                (_, Some(setting)) => format!("{setting} ="),
+                ("settings", None) => "acl =".to_string(),
+                ("keys" | "key ``", None) => "[[key]]".to_string(),
+                ("buckets" | "bucket ``", None) => "[[bucket]]".to_string(),
+                ("public" | "cors", None) => format!("[[{form}]]"),
+                (_, None) => "[[backend]]".to_string(),
+            };
+            assert!(told.starts_with(&begins), "{subject}: {told}, not {begins}");
         }
     }
 }

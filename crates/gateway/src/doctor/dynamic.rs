@@ -254,27 +254,28 @@ mod tests {
     async fn what_may_not_be_made_is_a_warning_and_notes_that_may_not_be_kept_a_problem() {
         let account: Arc<dyn Account> = Arc::new(Closed);
         let now = || SystemTime::UNIX_EPOCH;
-        let made = containers("b", &account, &[], false, &now).await;
+        let made = containers("back end `b`", &account, &[], false, &now).await;
         assert_eq!(made.iter().map(|it| it.level).max(), Some(Level::Warning), "{made:?}");
         assert!(made[1].what.contains("CreateBucket") && made[1].cure.contains("[[bucket]]"));
-        assert_eq!(containers("b", &account, &[], true, &now).await.len(), 1);
-        let kept = notes("b", &account, "n", false, &now).await;
+        assert_eq!(containers("back end `b`", &account, &[], true, &now).await.len(), 1);
+        let kept = notes("back end `b`", &account, "n", false, &now).await;
         assert_eq!((kept.len(), kept[0].level), (1, Level::Problem));
         assert!(kept[0].cure.contains("notes_bucket"), "{kept:?}");
     }
 
     #[test]
     fn containers_that_no_bucket_can_be_are_named() {
-        assert_eq!(nameless("disk", &["lake", "team.a", "0-1"], &[]), None);
+        assert_eq!(nameless("back end `disk`", &["lake", "team.a", "0-1"], &[]), None);
         let told =
-            nameless("disk", &["lake", "Sales", "b", "under_score", "healthz"], &[]).unwrap();
+            nameless("back end `disk`", &["lake", "Sales", "b", "under_score", "healthz"], &[])
+                .unwrap();
         assert_eq!(told.level, Level::Warning);
         assert!(told.what.contains("`Sales`, `b`, `under_score`, `healthz`, so"), "{told:?}");
         assert!(told.cure.contains("3 to 63 lower-case letters"), "{told:?}");
-        assert_eq!(nameless("disk", &["lake", "Sales"], &["Sales"]), None);
+        assert_eq!(nameless("back end `disk`", &["lake", "Sales"], &["Sales"]), None);
         let many = ["A", "B", "C", "D", "E", "F", "G"];
-        let told = nameless("disk", &many, &[]).unwrap().what;
+        let told = nameless("back end `disk`", &many, &[]).unwrap().what;
         assert!(told.contains("`E` and 2 more") && !told.contains("`F`"), "{told}");
-        assert!(!nameless("disk", &["\u{1b}[2J"], &[]).unwrap().what.contains('\u{1b}'));
+        assert!(!nameless("back end `disk`", &["\u{1b}[2J"], &[]).unwrap().what.contains('\u{1b}'));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Options;
 use crate::access::{Grant, Right};
+use crate::config::is_subject;
 use crate::keys::KeyPair;
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, redact};
@@ -48,6 +49,7 @@ impl Finding {
     pub fn good(subject: &str, what: impl Into<String>) -> Self {
         // A value of the configuration may be a URL with a password in it.
         let what = redact::text(&what.into()).into_owned();
+        debug_assert!(is_subject(subject), "{subject} is in no row of the subjects");
         let subject = subject.to_string();
         Finding { level: Level::Good, subject, what, cure: String::new(), kind: None }
     }
@@ -55,7 +57,8 @@ impl Finding {
     /// Worth a look.
     pub fn warning(subject: &str, what: impl Into<String>, cure: &str) -> Self {
         let finding = Finding::good(subject, what);
-        Finding { level: Level::Warning, cure: cure.to_string(), ..finding }
+        let cure = redact::text(cure).into_owned();
+        Finding { level: Level::Warning, cure, ..finding }
     }
 }
 
@@ -63,10 +66,10 @@ impl Finding {
 pub(super) fn failed(subject: &str, error: &Error) -> Finding {
     let advice = Kind::ALL.iter().find(|row| row.0 == error.kind()).map_or("", |row| row.2);
     let whole = error.to_string();
-    let cure = error.hint().unwrap_or(advice).to_string();
-    let what = whole.strip_suffix(&format!(". {cure}")).unwrap_or(&whole).to_string();
-    let kind = Some(error.kind());
-    Finding { level: Level::Problem, subject: subject.to_string(), what, cure, kind }
+    let cure = error.hint().unwrap_or(advice);
+    let what = whole.strip_suffix(&format!(". {cure}")).unwrap_or(&whole);
+    let finding = Finding::warning(subject, what, cure);
+    Finding { level: Level::Problem, kind: Some(error.kind()), ..finding }
 }
 
 /// The keys, as far as they can be judged without trying them.
@@ -186,10 +189,10 @@ mod tests {
 
     #[test]
     fn clocks_are_judged_in_both_directions() {
-        assert_eq!(clock("b", at(1000), at(1010)), None);
-        let ahead = clock("b", at(1000), at(1100)).unwrap();
+        assert_eq!(clock("back end `b`", at(1000), at(1010)), None);
+        let ahead = clock("back end `b`", at(1000), at(1100)).unwrap();
         assert_eq!((ahead.level, ahead.what.contains("100 s ahead of")), (Level::Warning, true));
-        let behind = clock("b", at(5000), at(1000)).unwrap();
+        let behind = clock("back end `b`", at(5000), at(1000)).unwrap();
         assert_eq!((behind.level, behind.what.contains("4000 s behind")), (Level::Problem, true));
     }
 
@@ -201,7 +204,7 @@ mod tests {
             (finding.what.as_str(), finding.cure.as_str()),
             ("the key is wrong", "Set account_key")
         );
-        let plain = failed("b", &Error::new(Kind::NotFound, "gone"));
+        let plain = failed("back end `b`", &Error::new(Kind::NotFound, "gone"));
         assert!(!plain.cure.is_empty());
     }
 
