@@ -4,7 +4,8 @@ use crate::options::StoreFlags;
 use crate::range::RangeFlag;
 use crate::settings::{ServeFlags, SettingFlags};
 use clap::{ArgGroup, Args, Parser, Subcommand};
-use penstock_base::ByteSize;
+use penstock_base::{ByteSize, Secret};
+use std::convert::Infallible;
 use std::path::PathBuf;
 
 /// Object storage at full pressure: an S3 gateway and small tools over one I/O engine.
@@ -63,8 +64,8 @@ pub struct Serve {
     /// Secret key that clients sign with; visible in `ps`, unlike the variable and the file [env:
     /// PENSTOCK_SECRET_KEY]
     // Read where the two flags are: clap would call the variable beside the file a conflict.
-    #[arg(long, value_name = "SECRET")]
-    pub secret_key: Option<String>,
+    #[arg(long, value_name = "SECRET", value_parser = secret)]
+    pub secret_key: Option<Secret>,
     /// File whose first line is the secret key; wins over the variable
     #[arg(long, value_name = "FILE", conflicts_with = "secret_key")]
     pub secret_key_file: Option<PathBuf>,
@@ -223,4 +224,23 @@ pub struct NvmeRemove {
     /// Name of the database in the volume
     #[arg(long)]
     pub db: String,
+}
+
+/// A credential of the command line.
+#[allow(clippy::unnecessary_wraps)] // clap's parsers may fail
+fn secret(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debug_of_a_command_line_shows_no_secret() {
+        let words =
+            ["penstock", "serve", "--access-key", "K", "--secret-key", "hunter2", "--dir", "x"];
+        let cli = Cli::try_parse_from(words).expect("it is well formed");
+        assert!(!format!("{cli:?}").contains("hunter2"), "{cli:?}");
+    }
 }

@@ -20,12 +20,13 @@ use args::{Cli, Command};
 use clap::Parser as _;
 use output::print;
 use penstock_base::{Error, Kind, Result};
-use penstock_engine::{Words, speak};
+use penstock_engine::{Words, print_panics_without_secrets, speak};
 use session::Session;
 use std::future::Future;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    print_panics_without_secrets();
     let cli = Cli::try_parse().unwrap_or_else(|error| report::usage(&error));
     match run(cli) {
         Ok(code) => code,

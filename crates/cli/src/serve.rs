@@ -152,7 +152,7 @@ fn key_pair(
     variable: impl FnOnce() -> Result<Option<Secret>>,
 ) -> Result<Option<KeyPair>> {
     let secret = match (&serve.secret_key, &serve.secret_key_file) {
-        (Some(secret), _) => Some(Secret::new(secret.clone())),
+        (Some(secret), _) => Some(secret.clone()),
         (None, Some(file)) => Some(Surroundings.file(file)?),
         (None, None) => variable()?,
     };

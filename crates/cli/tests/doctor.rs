@@ -175,3 +175,23 @@ fn an_error_in_the_file_names_its_line() {
         assert!(said.contains(words) && said.contains(&path), "{words}: {said}");
     }
 }
+
+#[test]
+fn no_finding_shows_a_secret() {
+    let own = Scratch::new("doctor-secrets");
+    let url = "http://user:U0VDUkVU@host:1/?sig=U0VDUkVU";
+    let served = own.path().join("served");
+    std::fs::create_dir(&served).unwrap();
+    for name in ["listen", "admin_listen", "domains", "trusted_proxies", "access_log", "cache_dir"]
+    {
+        let text = format!(
+            "{name} = \"{url}\"\n[[backend]]\nname = \"dir\"\nurl = \"file://{}\"\n\
+             [[bucket]]\nname = \"lake\"\nbackend = \"dir\"\n\
+             [[key]]\naccess_key = \"K\"\nsecret_key = \"U0VDUkVU-and-more-of-it\"\n",
+            served.display()
+        );
+        let (said, _) = doctor(&own, &text);
+        assert!(!said.contains("U0VDUkVU"), "{name}: {said}");
+        assert!(said.contains("***"), "{name}: {said}");
+    }
+}

@@ -258,3 +258,47 @@ async fn credentials_that_were_given_are_never_left_out() {
         assert!(signed(&heads).iter().all(|is_signed| *is_signed));
     }
 }
+
+#[tokio::test]
+async fn no_debug_shows_a_credential() {
+    // It is base64, as the key of an account is.
+    const MARK: &str = "U0VDUkVU";
+    let sas = "sv=1&sp=r&sig=U0VDUkVU";
+    let string = "AccountName=a;AccountKey=U0VDUkVU;EndpointSuffix=core.windows.net";
+    let sas_string =
+        "BlobEndpoint=https://a.blob.core.windows.net;SharedAccessSignature=sv=1&sig=U0VDUkVU";
+    let account = ("account_name", "a");
+    let principal = [account, ("tenant_id", "t"), ("client_id", "c"), ("client_secret", MARK)];
+    let key = [("key_id", MARK), ("secret", MARK), ("session_token", MARK)];
+    let own_key =
+        "s3://bucket/k?s3_access_key_id=U0VDUkVU&s3_secret_access_key=U0VDUkVU&s3_region=x";
+    let cases: &[(&str, &[(&str, &str)])] = &[
+        ("s3://bucket/k", &key),
+        (own_key, &[]),
+        ("gs://bucket/k", &key[..2]),
+        ("gs://bucket/k", &[("bearer_token", MARK)]),
+        ("gs://bucket/k", &[("service_account_key", "{\"private_key\": \"U0VDUkVU\"}")]),
+        ("az://data/k", &[account, ("account_key", MARK)]),
+        ("az://data/k", &[account, ("sas_token", sas)]),
+        ("az://data/k?sv=1&sp=r&sig=U0VDUkVU", &[account]),
+        ("az://data/k", &[account, ("access_token", MARK)]),
+        ("az://data/k", &principal),
+        ("az://data/k", &[("connection_string", string)]),
+        ("az://data/k", &[("connection_string", sas_string)]),
+        ("https://host/k", &[("bearer_token", MARK)]),
+        ("https://host/k?sig=U0VDUkVU", &[]),
+    ];
+    let everywhere = [
+        ("extra_http_headers.X-Api-Key", MARK),
+        ("http_proxy", "http://user:U0VDUkVU@proxy:1"),
+        ("http_proxy_password", MARK),
+    ];
+    for (url, pairs) in cases {
+        let pairs: Vec<_> = pairs.iter().chain(&everywhere).copied().collect();
+        let options = StoreOptions::new(pairs).unwrap();
+        let opened = open(url, &options, &client().0).map(|(store, _)| store);
+        let shown = format!("{options:?} {opened:?}");
+        assert!(!shown.contains(MARK), "{url}: {shown}");
+        assert!(opened.is_ok(), "{url}: {shown}");
+    }
+}

@@ -8,14 +8,18 @@ mod common;
 mod versions;
 
 use bytes::Bytes;
-use common::client;
+use common::{Script, client};
 use penstock_base::{ByteRange, Kind};
 use penstock_store::streaming::versioned;
 use penstock_store::{
-    Account as _, CopySource, ETag, GetRange, GetRequest, Payload, PutOptions, S3Account,
-    StoreOptions, StreamingStore, Versioning, VersionsRequest, WriteCondition,
+    Account as _, CopySource, ETag, GetRange, GetRequest, HttpClient, Payload, PutOptions,
+    RequestEvent, S3Account, StoreOptions, StreamingStore, Versioning, VersionsRequest,
+    WriteCondition, open,
 };
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
+use penstock_testkit::scratch::Scratch;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 const TOKEN: &str = "t0ken";
@@ -258,4 +262,87 @@ async fn a_list_that_does_not_go_on_is_refused() {
     let store = account.open("bucket").await.unwrap();
     let error = store.list_versions(&all()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt);
+}
+
+/// The directory of the process that has old credentials in its environment.
+const OLD: &str = "PENSTOCK_TEST_OLD_CREDENTIALS";
+const VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+
+/// The library that looks for credentials reads the variable by itself, so the test goes on in a
+/// process of its own.
+#[tokio::test]
+async fn public_data_are_read_where_the_environments_google_credentials_are_refused() {
+    if let Some(directory) = std::env::var_os(OLD) {
+        let directory = PathBuf::from(directory);
+        // The token has no rights, or there is none any more.
+        let token = "{\"access_token\": \"hunter2\", \"token_type\": \"Bearer\"}";
+        let none = "{\"error\": \"invalid_grant\"}";
+        for (status, answer, refused) in [("200 OK", token, 1), ("400 No", none, 0)] {
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n\
+                 {answer}",
+                answer.len()
+            );
+            let tokens = Script::answering(answer).await;
+            reads_public_data(&directory, &tokens.url("/token"), refused).await;
+            assert!(tokens.connections() > 0, "the old credentials were tried");
+        }
+        return;
+    }
+    let own = Scratch::new("google-old");
+    let name = "public_data_are_read_where_the_environments_google_credentials_are_refused";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]).env(OLD, own.path());
+    command.env(VARIABLE, own.path().join("old.json"));
+    let ended = command.output().unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+/// `refused`: how many reads the store itself refuses before it gives what is public.
+async fn reads_public_data(directory: &Path, token_url: &str, refused: usize) {
+    let subject = directory.join("subject");
+    std::fs::write(&subject, "subject").unwrap();
+    let old = format!(
+        r#"{{"type": "external_account", "audience": "a", "token_url": "{token_url}",
+            "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+            "credential_source": {{"file": "{}", "format": {{"type": "text"}}}}}}"#,
+        subject.display()
+    );
+    std::fs::write(directory.join("old.json"), old).unwrap();
+    for anonymous in [true, false] {
+        let bearer_token = Some(TOKEN.to_string());
+        let options = FakeOptions { bearer_token, anonymous, ..FakeOptions::google() };
+        let fake = FakeS3::start(options).unwrap();
+        let endpoint = fake.endpoint();
+        let store = |more: (&str, &str), client: &HttpClient| {
+            let options = StoreOptions::new([("endpoint", endpoint.as_str()), more]).unwrap();
+            open("gs://bucket/", &options, client).unwrap().0
+        };
+        let owner = store(("bearer_token", TOKEN), &client().0);
+        let payload = || Payload::from(Bytes::from_static(b"public"));
+        owner.put("k", payload(), &PutOptions::default()).await.unwrap();
+        let (client, heard) = client();
+        let store = store(("provider", "environment"), &client);
+        let found = store.get("k", GetRequest::default()).await;
+        if !anonymous {
+            let error = found.unwrap_err();
+            assert_eq!(error.kind(), Kind::Denied, "{error}");
+            assert!(error.to_string().contains(VARIABLE), "{error}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+            continue;
+        }
+        let bytes = found.unwrap().body.read_to_bytes(100).await.unwrap();
+        assert_eq!(bytes, "public");
+        store.get("k", GetRequest::default()).await.unwrap();
+        let of_bucket = |event: &RequestEvent| event.url.contains("/bucket/");
+        let statuses = heard.events().into_iter().filter(of_bucket).map(|it| it.status);
+        let statuses: Vec<_> = statuses.collect();
+        // The bucket remembers which way went through.
+        assert_eq!(statuses.len(), 2 + refused, "{statuses:?}");
+        assert_eq!(statuses[refused..], [200, 200], "{statuses:?}");
+        // A write is never sent without a signature.
+        let error = store.put("w", payload(), &PutOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Denied, "{error}");
+    }
 }

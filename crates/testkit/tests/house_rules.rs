@@ -91,6 +91,11 @@ fn banned_calls_stay_in_their_files() {
 }
 
 #[test]
+fn no_debug_shows_a_field_that_is_secret_by_its_name() {
+    check(rules::shown_secrets);
+}
+
+#[test]
 fn nothing_is_left_unfinished_or_skipped() {
     check(rules::unfinished);
 }

@@ -4,7 +4,7 @@ use crate::abi::{PsPair, PsStr, free, give, handle, pairs};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::Settings;
-use penstock_engine::{Engine, settings_here};
+use penstock_engine::{Engine, print_panics_without_secrets, settings_here};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -45,6 +45,7 @@ pub unsafe extern "C" fn ps_engine_new(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         guarded(error, || {
+            print_panics_without_secrets();
             let settings = with_pairs(settings_here(), &pairs(settings, count, "a setting")?)?;
             let engine = Engine::new(settings)?;
             let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);

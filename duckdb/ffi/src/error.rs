@@ -2,7 +2,7 @@
 
 use crate::abi::{PsStr, free};
 use penstock_base::{Error, Kind, Result};
-use std::any::Any;
+use penstock_engine::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A failure, given to the caller.
@@ -28,7 +28,7 @@ pub unsafe fn guarded<T>(error: *mut *mut PsError, body: impl FnOnce() -> Result
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(failure)) => failure,
-        Err(panic) => Error::new(Kind::Internal, panic_text(&*panic)),
+        Err(panic) => Error::new(Kind::Internal, format!("panic: {}", panic_text(&*panic))),
     };
     if !error.is_null() {
         // SAFETY: not null, and the caller vouches for it.
@@ -40,15 +40,6 @@ pub unsafe fn guarded<T>(error: *mut *mut PsError, body: impl FnOnce() -> Result
 /// As [`guarded`] for functions that cannot fail: a panic gives the fallback.
 pub fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    format!("panic: {text}")
 }
 
 /// See the header.

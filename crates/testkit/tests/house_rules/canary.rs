@@ -13,6 +13,7 @@ const RULES: &[(&str, Rule)] = &[
     ("line_width", rules::line_width),
     ("setting_names", rules::setting_names),
     ("banned_calls", rules::banned_calls),
+    ("shown_secrets", rules::shown_secrets),
     ("unfinished", rules::unfinished),
     ("unsafe_code", rules::unsafe_code),
     ("module_header", rules::module_header),
@@ -50,6 +51,13 @@ fn bad_samples() -> Vec<(&'static str, SourceFile)> {
         ("banned_calls", rust("fn f() { std::thread::sleep(d); }\n")),
         ("banned_calls", rust("fn f() { SystemTime::now(); }\n")),
         ("banned_calls", SourceFile::new("crates/testkit/src/model.rs", GOOD)),
+        ("shown_secrets", rust("#[derive(Debug)]\nstruct A {\n    password: String,\n}\n")),
+        (
+            "shown_secrets",
+            rust(
+                "#[derive(Clone, Debug)]\npub enum A {\n    B { c: u8, my_secret: Option<String> },\n}\n",
+            ),
+        ),
         (
             "setting_names",
             SourceFile::new(

@@ -134,6 +134,57 @@ pub fn banned_calls(file: &SourceFile) -> Vec<Complaint> {
     complaints
 }
 
+/// Names of what is secret: those that end so.
+const SECRETS: &[&str] = &[
+    "secret",
+    "secret_key",
+    "password",
+    "account_key",
+    "access_token",
+    "bearer_token",
+    "session_token",
+    "sas",
+    "sas_token",
+    "connection_string",
+    "private_key",
+    "authorization",
+];
+
+/// Fields that are secret by their names, and plain text by their types, of what derives `Debug`.
+/// The secrets of fakes are made up.
+pub fn shown_secrets(file: &SourceFile) -> Vec<Complaint> {
+    if !file.has_extension(&["rs"]) || file.path.starts_with("crates/testkit/") {
+        return Vec::new();
+    }
+    let (mut complaints, mut is_shown, mut is_inside) = (Vec::new(), false, false);
+    for (number, line) in file.product_code() {
+        let words = line.trim();
+        let begins = ["struct ", "enum "].iter().any(|it| {
+            words.strip_prefix("pub ").unwrap_or(words).starts_with(it)
+                || words.strip_prefix("pub(crate) ").is_some_and(|rest| rest.starts_with(it))
+                || words.strip_prefix("pub(super) ").is_some_and(|rest| rest.starts_with(it))
+        });
+        match () {
+            () if words.starts_with("#[derive(") => is_shown = words.contains("Debug"),
+            () if begins => is_inside = is_shown && line.ends_with('{'),
+            () if line == "}" => (is_inside, is_shown) = (false, false),
+            () if is_inside => {
+                let fields = words.split([',', '{', '(']).filter_map(|it| it.split_once(':'));
+                for (name, kind) in fields {
+                    let name = name.rsplit(' ').next().unwrap_or_default();
+                    let is_text = ["String", "str", "Vec<u8>", "Bytes"].map(|it| kind.contains(it));
+                    if is_text.contains(&true) && SECRETS.iter().any(|end| name.ends_with(end)) {
+                        let cure = "make it a Secret, or write its Debug by hand";
+                        complaints.push(format!("{}:{number}: `{name}`: {cure}", file.path));
+                    }
+                }
+            }
+            () => {}
+        }
+    }
+    complaints
+}
+
 /// Marks of work that is not done, split so that this file does not carry them.
 fn unfinished_marks() -> Vec<String> {
     let join = |parts: [&str; 2]| parts.concat();
