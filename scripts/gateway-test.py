@@ -4,7 +4,7 @@ usage: PYTHONPATH=duckdb/test gateway-test.py [--lanes N]
 
 Decides what runs beside what: ClickHouse takes as long as all others together. The others are few
 processes, since each starts servers of its own. One file is run by itself as ever, with
-`PYTHONPATH=bench:crates/gateway/pytests build/venv/bin/python -m pytest FILE`.
+`PYTHONPATH=bench:duckdb/test:crates/gateway/pytests build/venv/bin/python -m pytest FILE`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def jobs() -> list[Job]:
 def job(name: str, files: list[Path]) -> Job:
     """A process of pytest."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)]
-    path = {"PYTHONPATH": f"{ROOT}/bench:{TESTS}"}
+    path = {"PYTHONPATH": f"{ROOT}/bench:{ROOT}/duckdb/test:{TESTS}"}
     return Job(name, tuple(command), LONG.get(name, 60), environment=path)
 
 

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import html
-import http.server
 import re
-import threading
 from collections.abc import Iterator
 
 import duckdb
 import pytest
 from harness import AZURE_ACCOUNT, connect
-
-MARK = "U0VDUkVU"
-"""Stands in each secret. It is base64, as the signature of an account is."""
-
-TROUBLES = ["refuses", "misses", "quotes", "page", "redirects", "cuts", "answers"]
+from troubled_server import MARK, TROUBLES, troubled
 
 DUCKDBS_OWN = re.compile(
     r"No files found that match the pattern|Table with name .* does not exist|CSV Error on Line"
@@ -26,71 +18,10 @@ DUCKDBS_OWN = re.compile(
 """Begins of texts that DuckDB writes itself, with the path as it was typed."""
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Does the same to every request."""
-
-    trouble = ""
-
-    def answer(self) -> None:
-        quoted = html.escape(f"{self.requestline} {self.headers}".replace("\n", " "))
-        more: dict[str, str] = {}
-        match self.trouble:
-            case "cuts":
-                self.close_connection = True
-                return
-            case "refuses":
-                status, body = 403, ""
-            case "misses":
-                status, body = 404, ""
-            case "quotes":
-                status = 400
-                body = f"<Error><Code>Odd</Code><Message>{quoted}</Message></Error>"
-            case "page":
-                status, body = 404, f"<html>{quoted}</html>"
-                more["Content-Type"] = "text/html"
-            case "redirects":
-                status, body = 302, ""
-                more["Location"] = f"http://127.0.0.1:1/y?sv=1&sig={MARK}"
-            case _:
-                status, body = 200, "a\n1\n"
-        self.send_response(status)
-        for name, value in more.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.wfile.write(body.encode())
-
-    def do_GET(self) -> None:
-        self.answer()
-
-    def do_HEAD(self) -> None:
-        self.answer()
-
-    def do_PUT(self) -> None:
-        self.answer()
-
-    def do_POST(self) -> None:
-        self.answer()
-
-    def do_DELETE(self) -> None:
-        self.answer()
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
-@pytest.fixture(params=TROUBLES)
+@pytest.fixture(params=[*TROUBLES, "answers"])
 def host(request: pytest.FixtureRequest) -> Iterator[str]:
-    handler = type("OneHandler", (Handler,), {"trouble": request.param})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with troubled(request.param) as host:
+        yield host
 
 
 @pytest.fixture

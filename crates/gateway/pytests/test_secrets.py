@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import html
 import http.client
 import http.server
 import os
 import re
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +16,10 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from penstock_bench.config import BUILD
+from troubled_server import MARK, TROUBLES, troubled
 
-MARK = "U0VDUkVU"
-"""Stands in each secret. It is base64, as the key of an account is."""
 ACCESS_KEY = "READER"
 CLIENT_SECRET = f"{MARK}clientsecret"
-TROUBLES = ["refuses", "misses", "quotes", "page", "redirects", "cuts"]
 BACKENDS = {
     "s3": {"key_id": f"AK{MARK}", "secret": MARK, "session_token": MARK, "region": "us-east-1"},
     "gs": {"key_id": f"GOOG{MARK}", "secret": MARK},
@@ -46,55 +41,11 @@ CALLS: dict[str, dict[str, object]] = {
 }
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Does the same to every request."""
-
-    trouble = ""
-
-    def answer(self) -> None:
-        quoted = html.escape(f"{self.requestline} {self.headers}".replace("\n", " "))
-        status, body, more = 404, "", {}
-        match self.trouble:
-            case "cuts":
-                self.close_connection = True
-                return
-            case "refuses":
-                status = 403
-            case "quotes":
-                status = 400
-                body = f"<Error><Code>Odd</Code><Message>{quoted}</Message></Error>"
-            case "page":
-                body = f"<html>{quoted}</html>"
-                more["Content-Type"] = "text/html"
-            case "redirects":
-                status = 302
-                more["Location"] = f"http://127.0.0.1:1/y?sv=1&sig={MARK}"
-        self.send_response(status)
-        for name, value in more.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.wfile.write(body.encode())
-
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - names of the base
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
 @pytest.fixture(params=TROUBLES)
 def host(request: pytest.FixtureRequest) -> Iterator[str]:
     """Where every back end is."""
-    handler = type("OneHandler", (Handler,), {"trouble": request.param})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with troubled(request.param) as host:
+        yield host
 
 
 def config_of(host: str, directory: Path) -> Path:
