@@ -48,7 +48,7 @@ metrics! {
     BodiesReplaced requests "bodies_replaced" "count"
         "Answers that came far slower than others of their store and were asked for again, within the same 2 %.";
     Retries requests "retries" "count" "Requests that were sent again.";
-    Errors requests "errors" "count" "Requests that ended in an error told to the caller.";
+    Errors requests "errors" "count" "Requests that ended in an error for the caller.";
     BytesRead requests "bytes_read" "bytes" "Body bytes received.";
     BytesWritten requests "bytes_written" "bytes" "Body bytes sent.";
     RequestMicros requests "request_time_us" "microseconds"

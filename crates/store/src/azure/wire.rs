@@ -21,9 +21,9 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result};
 use std::sync::Arc;
 
-/// The newest version that the emulator Azurite 3.35 (the last for Node 20) speaks, and that every
-/// Azure region has had since 2025. The store needs nothing newer but `startFrom` in listings,
-/// which asks for [`START_FROM_VERSION`] by itself.
+/// Every Azure region has had this version since 2025, and emulators of that year speak it too. The
+/// store needs nothing newer but `startFrom` in listings, which asks for [`START_FROM_VERSION`] by
+/// itself.
 pub(super) const API_VERSION: &str = "2025-11-05";
 /// First version with `startFrom`.
 pub(super) const START_FROM_VERSION: &str = "2026-02-06";
