@@ -7,15 +7,12 @@
 #include "extension.hpp"
 
 #include "options.hpp"
+#include "pass.hpp"
 #include "volume_file_system.hpp"
 
-#include "duckdb/execution/physical_operator.hpp"
-#include "duckdb/execution/physical_plan_generator.hpp"
 #include "duckdb/main/attached_database.hpp"
 #include "duckdb/main/extension_manager.hpp"
-#include "duckdb/optimizer/optimizer_extension.hpp"
 #include "duckdb/parser/parsed_data/attach_info.hpp"
-#include "duckdb/planner/operator/logical_extension_operator.hpp"
 #if PENSTOCK_DUCKDB_2
 #include "duckdb/planner/operator/logical_attach.hpp"
 #else
@@ -135,37 +132,6 @@ private:
 	vector<string> extensions;
 };
 
-class LogicalPretendingAttach : public LogicalExtensionOperator {
-public:
-	LogicalPretendingAttach(unique_ptr<LogicalOperator> attach, shared_ptr<Pretences> pretences,
-	                        vector<string> extensions)
-	    : pretences(std::move(pretences)), extensions(std::move(extensions)) {
-		children.push_back(std::move(attach));
-	}
-	vector<ColumnBinding> GetColumnBindings() override {
-		return children[0]->GetColumnBindings();
-	}
-	PhysicalOperator &CreatePlan(ClientContext &, PhysicalPlanGenerator &planner) override {
-		auto &attach = planner.CreatePlan(*children[0]);
-		return planner.Make<PhysicalPretendingAttach>(attach, pretences, extensions);
-	}
-	string GetExtensionName() const override {
-		return "penstock";
-	}
-	bool SupportSerialization() const override {
-		return false;
-	}
-
-protected:
-	void ResolveTypes() override {
-		types = children[0]->types;
-	}
-
-private:
-	shared_ptr<Pretences> pretences;
-	vector<string> extensions;
-};
-
 AttachInfo &InfoOf(LogicalOperator &attach) {
 #if PENSTOCK_DUCKDB_2
 	return *attach.Cast<LogicalAttach>().info;
@@ -189,7 +155,8 @@ bool IsLake(const AttachInfo &info) {
 	       (type != info.options.end() && StringUtil::CIEquals(type->second.ToString(), "ducklake"));
 }
 
-struct AttachRewrite : public OptimizerExtensionInfo {
+struct AttachRewrite : public EngineInfo {
+	using EngineInfo::EngineInfo;
 	shared_ptr<Pretences> pretences = make_shared_ptr<Pretences>();
 };
 
@@ -220,23 +187,25 @@ void RewriteAttach(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &
 		// Where its data lies stands in its catalog, so either may be asked for.
 		extensions = {"httpfs", "azure"};
 	}
-	auto &pretences = static_cast<AttachRewrite &>(*input.info).pretences;
+	auto &rewrite = static_cast<AttachRewrite &>(*input.info);
+	auto pretences = rewrite.pretences;
 	auto is_loaded = [&](const string &name) { return pretences->IsLoaded(*input.context.db, name); };
 	extensions.erase(std::remove_if(extensions.begin(), extensions.end(), is_loaded), extensions.end());
 	if (extensions.empty()) {
 		return;
 	}
-	auto pretending = make_uniq<LogicalPretendingAttach>(std::move(plan), pretences, std::move(extensions));
-	pretending->ResolveOperatorTypes();
-	plan = std::move(pretending);
+	auto make = [pretences, extensions](PhysicalPlan &plan, PhysicalOperator &attach) -> PhysicalOperator & {
+		return plan.Make<PhysicalPretendingAttach>(attach, pretences, extensions);
+	};
+	ClientIo::Get(input.context, rewrite.engine)->PutAbove(make);
 }
 
 } // namespace
 
-void RegisterAttach(DBConfig &config) {
+void RegisterAttach(DBConfig &config, const shared_ptr<Engine> &engine) {
 	OptimizerExtension extension;
 	extension.optimize_function = RewriteAttach;
-	extension.optimizer_info = make_shared_ptr<AttachRewrite>();
+	extension.optimizer_info = make_shared_ptr<AttachRewrite>(engine);
 	OptimizerExtension::Register(config, std::move(extension));
 }
 

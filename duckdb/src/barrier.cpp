@@ -24,9 +24,8 @@ bool OverlapIsEnabled(ClientContext &context) {
 
 class PhysicalBarrier : public PhysicalPass {
 public:
-	PhysicalBarrier(PhysicalPlan &plan, vector<LogicalType> types, idx_t cardinality, shared_ptr<Engine> engine,
-	                bool names_are_unique)
-	    : PhysicalPass(plan, std::move(types), cardinality, std::move(engine)), names_are_unique(names_are_unique) {
+	PhysicalBarrier(PhysicalPlan &plan, PhysicalOperator &child, shared_ptr<Engine> engine, bool names_are_unique)
+	    : PhysicalPass(plan, child, std::move(engine)), names_are_unique(names_are_unique) {
 	}
 
 	string GetName() const override {
@@ -58,27 +57,12 @@ private:
 	bool names_are_unique;
 };
 
-class LogicalBarrier : public LogicalPass {
-public:
-	LogicalBarrier(unique_ptr<LogicalOperator> child, shared_ptr<Engine> engine, bool names_are_unique)
-	    : LogicalPass(std::move(child), std::move(engine)), names_are_unique(names_are_unique) {
-	}
-
-	PhysicalOperator &CreatePlan(ClientContext &, PhysicalPlanGenerator &planner) override {
-		return Above<PhysicalBarrier>(planner, names_are_unique);
-	}
-
-private:
-	bool names_are_unique;
-};
-
 //! Wraps the COPY or EXPORT that is the statement itself; one inside another plan (a catalog's insert)
 //! is left alone, because its owner may commit before our barrier would run.
 void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &plan) {
 	auto &root = RootOf(plan);
-	auto &engine = static_cast<EngineInfo &>(*input.info).engine;
-	// So that it hears of the first task of the statement.
-	ClientIo::Get(input.context, engine);
+	auto engine = static_cast<EngineInfo &>(*input.info).engine;
+	auto client = ClientIo::Get(input.context, engine);
 	bool names_are_unique = false;
 	if (root->type == LogicalOperatorType::LOGICAL_COPY_TO_FILE) {
 		auto &copy = root->Cast<LogicalCopyToFile>();
@@ -106,7 +90,9 @@ void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pla
 	} else {
 		return;
 	}
-	root = make_uniq<LogicalBarrier>(std::move(root), engine, names_are_unique);
+	client->PutAbove([engine, names_are_unique](PhysicalPlan &plan, PhysicalOperator &child) -> PhysicalOperator & {
+		return plan.Make<PhysicalBarrier>(child, engine, names_are_unique);
+	});
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 // Tells a query when its statement begins, ends and commits, and the connection's next statement what came too late.
+#include "pass.hpp"
 #include "query.hpp"
 #include "writer.hpp"
 
@@ -89,6 +90,27 @@ void ClientIo::ThrowLate(const char *consequence) {
 			                  failure.RawMessage(), consequence);
 		}
 	}
+}
+
+void ClientIo::PutAbove(MakePass make) {
+	lock_guard<mutex> guard(lock);
+	passes.push_back(std::move(make));
+}
+
+RebindQueryInfo ClientIo::OnFinalizePrepare(ClientContext &, PreparedStatementData &prepared, PreparedStatementMode) {
+	vector<MakePass> wanted;
+	{
+		lock_guard<mutex> guard(lock);
+		wanted.swap(passes);
+	}
+	PutAboveRoot(prepared, wanted);
+	return RebindQueryInfo::DO_NOT_REBIND;
+}
+
+RebindQueryInfo ClientIo::OnPlanningError(ClientContext &, SQLStatement &, ErrorData &) {
+	lock_guard<mutex> guard(lock);
+	passes.clear();
+	return RebindQueryInfo::DO_NOT_REBIND;
 }
 
 void ClientIo::QueryBegin(ClientContext &) {

@@ -37,7 +37,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterSecrets(db);
 	RegisterBarrier(config, engine);
 	RegisterScans(config, engine);
-	RegisterAttach(config);
+	RegisterAttach(config, engine);
 	RegisterConnections(db, engine);
 	db.GetFileSystem().RegisterSubSystem(make_uniq<PenstockFileSystem>(engine));
 	db.GetFileSystem().RegisterSubSystem(make_uniq<VolumeFileSystem>(engine));

@@ -46,15 +46,6 @@ public:
 	}
 };
 
-class LogicalEarlyEnd : public LogicalPass {
-public:
-	using LogicalPass::LogicalPass;
-
-	PhysicalOperator &CreatePlan(ClientContext &, PhysicalPlanGenerator &planner) override {
-		return Above<PhysicalEarlyEnd>(planner);
-	}
-};
-
 bool ReadsOurs(Engine &engine, const LogicalGet &get) {
 	auto files = dynamic_cast<const MultiFileBindData *>(get.bind_data.get());
 	if (!files) {
@@ -208,7 +199,7 @@ void Count(Engine &engine, const LogicalOperator &op, bool may_end, Counted &sca
 }
 
 void LookAtScans(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &plan) {
-	auto &engine = static_cast<EngineInfo &>(*input.info).engine;
+	auto engine = static_cast<EngineInfo &>(*input.info).engine;
 	auto &root = RootOf(plan);
 	AnnounceAll(input.context, engine, *root);
 	TellColumns(input.context, engine, *root);
@@ -216,7 +207,10 @@ void LookAtScans(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pl
 	Counted scans;
 	Count(*engine, *root, false, scans);
 	if (scans.MayEndEarly()) {
-		root = make_uniq<LogicalEarlyEnd>(std::move(root), engine);
+		auto make = [engine](PhysicalPlan &plan, PhysicalOperator &child) -> PhysicalOperator & {
+			return plan.Make<PhysicalEarlyEnd>(child, engine);
+		};
+		ClientIo::Get(input.context, engine)->PutAbove(make);
 		return;
 	}
 	// As if whoever takes the rows were a LIMIT.

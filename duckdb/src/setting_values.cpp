@@ -45,15 +45,9 @@ SettingSlot::SettingSlot(string name_p) : name(std::move(name_p)) {
 }
 
 void SettingSlot::Resolve(const DBConfig &config) {
-	if (index != UNKNOWN || built_in.load()) {
-		return;
-	}
-	optional_ptr<const ConfigurationOption> option;
-	auto found = config.TryGetSettingIndex(Name(name), option);
-	if (option && option->get_setting) {
-		built_in = option.get();
-	} else if (found.IsValid()) {
-		index = found.GetIndex();
+	ExtensionOption option;
+	if (index == UNKNOWN && config.TryGetExtensionOption(Name(name), option)) {
+		index = option.setting_index.GetIndex();
 	}
 }
 
@@ -63,12 +57,7 @@ bool SettingSlot::Get(DatabaseInstance &db, optional_ptr<ClientContext> client, 
 		return client ? bool(client->TryGetCurrentUserSetting(at, out))
 		              : bool(DBConfig::GetConfig(db).TryGetCurrentUserSetting(at, out));
 	}
-	auto option = built_in.load();
-	if (option && client) {
-		out = option->get_setting(*client);
-		return true;
-	}
-	return option && DBConfig::TryGetDefaultValue(option, out);
+	return client ? LookupSetting(*client, name, out) : LookupSetting(db, name, out);
 }
 
 SettingValues::SettingValues(DatabaseInstance &db) : db(db) {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect, in_a_process, load_penstock, load_pypi
+from harness import EXTENSION, Fake, connect, in_a_process, load_penstock, load_pypi
 
 OTHERS = ("httpfs", "azure", "aws")
 ORDERS = [
@@ -134,8 +134,7 @@ from harness import connect, load_penstock, load_pypi
 def touched_kib():
     maps = re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
     code = [it for it in maps if re.match(r"\\S+ r-xp .*libduckdb.so\\n", it)]
-    assert len(code) == 1, code
-    return int(re.search(r"Rss: +(\\d+) kB", code[0])[1])
+    return sum(int(re.search(r"Rss: +(\\d+) kB", it)[1]) for it in code)
 
 con = connect(load=False)
 if sys.argv[2] == "httpfs":
@@ -145,15 +144,15 @@ con.execute(f"CREATE SECRET s ({sys.argv[1]})")
 con.execute("ATTACH 's3://orders/code.db' AS r")
 before = touched_kib()
 con.execute("SELECT sum(hash(i)) FROM r.t WHERE i % 7 = 3").fetchall()
-print(touched_kib() - before)
+print(before, touched_kib() - before)
 """
 
 
-def test_an_attach_that_needs_nothing_of_us_is_duckdbs_own(
-    fakes: dict[str, Fake], tmp_path: Path
+@pytest.mark.parametrize("others", ["none", "httpfs"])
+def test_tables_behind_our_urls_are_scanned_by_the_duckdb_that_runs(
+    fakes: dict[str, Fake], tmp_path: Path, others: str
 ) -> None:
-    """All that an ATTACH of ours opens runs in the DuckDB that the extension is linked against, of
-    which a process has a second copy: only where httpfs is not there."""
+    """What the extension is linked against is a second copy of DuckDB, which runs no plan."""
     con = connect()
     con.execute(f"CREATE SECRET s ({fakes['s3'].secret})")
     local = tmp_path / "code.db"
@@ -161,8 +160,8 @@ def test_an_attach_that_needs_nothing_of_us_is_duckdbs_own(
     blob = f"(SELECT content FROM read_blob('{local}'))"
     con.execute(f"COPY {blob} TO 's3://orders/code.db' (FORMAT blob)")
     con.close()
-    touched = {
-        others: int(in_a_process(TOUCHED_BY_A_SCAN, fakes["s3"].secret, others))
-        for others in ("none", "httpfs")
-    }
-    assert touched["httpfs"] == 0 < touched["none"], touched
+    before, by_scan = map(int, in_a_process(TOUCHED_BY_A_SCAN, fakes["s3"].secret, others).split())
+    # One file holds only what the extension calls; there is no second library then.
+    is_one_file = not EXTENSION.with_name("libduckdb.so").exists()
+    assert (before == 0) == is_one_file
+    assert by_scan == 0

@@ -15,6 +15,7 @@
 #include "duckdb/logging/logger.hpp"
 #include "duckdb/main/client_context.hpp"
 #include "duckdb/main/client_context_state.hpp"
+#include "duckdb/main/client_data.hpp"
 #include "duckdb/main/config.hpp"
 #include "duckdb/main/connection_manager.hpp"
 #include "duckdb/main/database.hpp"
@@ -56,14 +57,15 @@ inline const string &NameText(const string &name) {
 	return name;
 }
 
-inline bool LookupSetting(ClientContext &context, const string &name, Value &out) {
-	return bool(context.TryGetCurrentSetting(Name(name), out));
-}
-inline bool LookupSetting(DatabaseInstance &db, const string &name, Value &out) {
-	return bool(db.TryGetCurrentSetting(Name(name), out));
-}
+//! A virtual call, so DuckDB looks: its table of settings, with the code behind each, stays out of our file.
 inline bool LookupSetting(FileOpener &opener, const string &name, Value &out) {
 	return bool(opener.TryGetCurrentSetting(Name(name), out));
+}
+inline bool LookupSetting(ClientContext &context, const string &name, Value &out) {
+	return LookupSetting(*ClientData::Get(context).file_opener, name, out);
+}
+inline bool LookupSetting(DatabaseInstance &db, const string &name, Value &out) {
+	return LookupSetting(*db.GetFileSystem().Cast<OpenerFileSystem>().GetOpener(), name, out);
 }
 
 //! Sees what is committed by now, which a transaction that runs does not.

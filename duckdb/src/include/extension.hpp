@@ -12,7 +12,7 @@ void RegisterScans(DBConfig &config, const shared_ptr<Engine> &engine);
 //! True while this thread makes DuckDB believe that another extension begins to load.
 extern thread_local bool extension_load_is_pretended;
 //! Lets ATTACH reach our URLs without httpfs and azure.
-void RegisterAttach(DBConfig &config);
+void RegisterAttach(DBConfig &config, const shared_ptr<Engine> &engine);
 //! The penstock_* settings, checked by the engine's table when they are set.
 void RegisterSettings(DBConfig &config);
 //! penstock_settings(), penstock_stats(), penstock_requests(), penstock_clear_cache() and others that tell.

@@ -1,5 +1,8 @@
 // An operator that lets everything pass. It is put above the root of a plan, to learn that the plan begins to run:
 // one plan may run many times (prepared statements), so what concerns a run cannot be done when it is planned.
+//
+// It is put there once DuckDB has made the physical plan. A logical operator would have to ask the generator of plans
+// for its child's, and that is DuckDB's code: our file would hold a second planner and executor.
 #pragma once
 
 #include "query.hpp"
@@ -9,15 +12,16 @@
 #include "duckdb/optimizer/optimizer_extension.hpp"
 #include "duckdb/parallel/meta_pipeline.hpp"
 #include "duckdb/parallel/pipeline.hpp"
-#include "duckdb/planner/operator/logical_extension_operator.hpp"
+#include "duckdb/planner/logical_operator.hpp"
 
 namespace penstock {
 
 class PhysicalPass : public PhysicalOperator {
 public:
-	PhysicalPass(PhysicalPlan &plan, vector<LogicalType> types, idx_t cardinality, shared_ptr<Engine> engine)
-	    : PhysicalOperator(plan, PhysicalOperatorType::EXTENSION, std::move(types), cardinality),
+	PhysicalPass(PhysicalPlan &plan, PhysicalOperator &child, shared_ptr<Engine> engine)
+	    : PhysicalOperator(plan, PhysicalOperatorType::EXTENSION, child.types, child.estimated_cardinality),
 	      engine(std::move(engine)) {
+		children.push_back(child);
 	}
 
 	//! The plan begins to run.
@@ -43,43 +47,8 @@ protected:
 	shared_ptr<Engine> engine;
 };
 
-class LogicalPass : public LogicalExtensionOperator {
-public:
-	LogicalPass(unique_ptr<LogicalOperator> child, shared_ptr<Engine> engine) : engine(std::move(engine)) {
-		SetEstimatedCardinality(child->estimated_cardinality);
-		children.push_back(std::move(child));
-		ResolveOperatorTypes();
-	}
-
-	vector<ColumnBinding> GetColumnBindings() override {
-		return children[0]->GetColumnBindings();
-	}
-	idx_t EstimateCardinality(ClientContext &context) override {
-		return children[0]->EstimateCardinality(context);
-	}
-	string GetExtensionName() const override {
-		return "penstock";
-	}
-	bool SupportSerialization() const override {
-		return false;
-	}
-
-protected:
-	void ResolveTypes() override {
-		types = children[0]->types;
-	}
-
-	//! The physical operator `T` above the child's.
-	template <class T, class... ARGS>
-	PhysicalOperator &Above(PhysicalPlanGenerator &planner, ARGS &&... args) {
-		auto &child = planner.CreatePlan(*children[0]);
-		auto &pass = planner.Make<T>(child.types, estimated_cardinality, engine, std::forward<ARGS>(args)...);
-		pass.children.push_back(child);
-		return pass;
-	}
-
-	shared_ptr<Engine> engine;
-};
+//! Puts the passes above what the statement itself does, below EXPLAIN ANALYZE and PREPARE.
+void PutAboveRoot(PreparedStatementData &prepared, const vector<MakePass> &passes);
 
 //! What the statement itself does, below EXPLAIN and PREPARE.
 inline unique_ptr<LogicalOperator> &RootOf(unique_ptr<LogicalOperator> &plan) {

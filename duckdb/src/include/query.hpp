@@ -176,6 +176,9 @@ private:
 	Pairs options;
 };
 
+//! Makes an operator above another one of a physical plan.
+using MakePass = std::function<PhysicalOperator &(PhysicalPlan &plan, PhysicalOperator &child)>;
+
 //! What a connection remembers between calls: the statement that runs now.
 class ClientIo : public ClientContextState {
 public:
@@ -205,6 +208,16 @@ public:
 	//! True for a file of an earlier statement that failed, and whose writer still lives.
 	bool IsLeftOver(const string &path);
 
+	//! Optimizer hooks ask for an operator above the root of the plan that is being made.
+	void PutAbove(MakePass make);
+
+	//! Without it DuckDB does not show the finished plan. Nothing is bound twice: the statement is copied before.
+	bool CanRequestRebind() override {
+		return true;
+	}
+	RebindQueryInfo OnFinalizePrepare(ClientContext &context, PreparedStatementData &prepared,
+	                                  PreparedStatementMode mode) override;
+	RebindQueryInfo OnPlanningError(ClientContext &context, SQLStatement &statement, ErrorData &error) override;
 	void QueryBegin(ClientContext &context) override;
 	void QueryEnd(ClientContext &context, optional_ptr<ErrorData> error) override;
 	void TransactionCommit(MetaTransaction &transaction, ClientContext &context) override;
@@ -220,6 +233,7 @@ private:
 	weak_ptr<ClientContext> context;
 	mutex lock;
 	shared_ptr<Query> current;
+	vector<MakePass> passes;
 	KeptFailure late;
 	vector<weak_ptr<WriterState>> left_over;
 };

@@ -1,4 +1,5 @@
-// Reads DuckDB's settings by their index: each look-up by name copies the setting's description.
+// Reads the settings of extensions by their index: each look-up by name copies the setting's description. DuckDB's own
+// are looked up by name.
 #pragma once
 
 #include "bridge.hpp"
@@ -26,8 +27,6 @@ public:
 private:
 	static constexpr idx_t UNKNOWN = idx_t(-1);
 	atomic<idx_t> index {UNKNOWN};
-	//! Set for those of DuckDB's own that are kept outside of the table of settings.
-	atomic<const ConfigurationOption *> built_in {nullptr};
 };
 
 //! The penstock_* settings of one database, and those that httpfs, azure and DuckDB define for stores.
