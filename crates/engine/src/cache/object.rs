@@ -24,8 +24,8 @@ pub(crate) struct CachedObject {
     /// At least one of the two is there.
     disk: Option<Arc<DiskCache>>,
     memory: Option<Arc<MemoryCache>>,
-    /// The host keeps it in memory, so that is only read from.
-    is_kept_by_host: bool,
+    /// The host may keep this version in memory of its own.
+    host_takes: bool,
     version: ObjectVersion,
     at: Location,
 }
@@ -73,11 +73,9 @@ impl CachedObject {
             return None;
         }
         // A version that the host is not told it does not keep.
-        let is_kept_by_host = memory.is_some()
-            && query.host_cache.keeps(&at.key)
-            && query.engine.host_versions.takes(&at.url(), version);
+        let host_takes = memory.is_some() && query.engine.host_versions.takes(&at.url(), version);
         let version = version_of(at, version)?;
-        Some(CachedObject { disk, memory, is_kept_by_host, version, at: at.clone() })
+        Some(CachedObject { disk, memory, host_takes, version, at: at.clone() })
     }
 
     /// Whether all of a range is cached: fetching it ahead of its reads would read it twice.
@@ -214,7 +212,9 @@ impl CachedObject {
     /// the rest again. What it does not take is counted.
     pub async fn keep(&self, query: &QueryCore, piece: Piece<'_>) {
         let lease = |bytes| query.engine.budget.try_lease(bytes);
-        if let Some(memory) = self.memory.as_ref().filter(|_| !self.is_kept_by_host) {
+        // The host may ask for the version, and so say that it keeps the object, after opening it.
+        let is_kept_by_host = self.host_takes && query.host_cache.keeps(&self.at.key);
+        if let Some(memory) = self.memory.as_ref().filter(|_| !is_kept_by_host) {
             memory.keep(&self.version, piece, lease);
         }
         let Some(disk) = &self.disk else { return };
