@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
-from harness import EXTENSION, ROOT
+from harness import EXTENSION, IS_DUCKDB_2, ROOT
 
 BIGINT = 5
 WRITE, CREATE = 2, 3
@@ -17,7 +18,9 @@ ERROR = 1
 
 
 def library() -> ctypes.CDLL:
-    """DuckDB's library: the one that the extension uses, if it has none inside."""
+    """DuckDB's interface in C, which its Python module has from 2.0 on."""
+    if IS_DUCKDB_2:
+        return ctypes.CDLL(importlib.import_module("_duckdb").__file__)
     beside = EXTENSION.with_name("libduckdb.so")
     if beside.exists():
         return ctypes.CDLL(str(beside))

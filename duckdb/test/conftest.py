@@ -11,11 +11,17 @@ import odd_server
 import pytest
 from harness import Fake, connect, start_fake
 from nvme import NOT_RUN, in_memory
+from packages import LIST, Packages, listed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How run_all.py has the tests of a long file run beside each other."""
     parser.addoption("--piece", metavar="N/OF", help="only this part of the tests, from 1/OF on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Knows the tests that want packages which PyPI has for some DuckDBs only."""
+    config.pluginmanager.register(Packages(listed(LIST.read_text())))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ import base64
 import email.utils
 import hashlib
 import hmac
+import importlib.metadata
 import json
 import os
 import re
@@ -48,8 +49,22 @@ def load_penstock(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(f"LOAD '{EXTENSION}'")
 
 
+IS_DUCKDB_2 = int(duckdb.__version__.split(".")[0]) >= 2
+
+
+class PackageMissingError(Exception):
+    """PyPI has no such extension for this DuckDB."""
+
+
+def need_package(name: str) -> None:
+    """Raises an error where build/venv has no such package for this DuckDB."""
+    if importlib.metadata.version(name) != duckdb.__version__:
+        raise PackageMissingError(f"there is no {name} {duckdb.__version__}")
+
+
 def pypi_extension(name: str) -> Path:
-    """The file of an extension that came from PyPI (httpfs, azure, aws)."""
+    """The file of an extension that came from PyPI (httpfs, azure, aws), for this DuckDB."""
+    need_package(f"duckdb-extension-{name}")
     module = __import__(f"duckdb_extension_{name}")
     found = list(Path(module.__path__[0]).rglob(f"{name}.duckdb_extension"))
     assert len(found) == 1, f"duckdb-extension-{name} holds {found}"

@@ -3,11 +3,11 @@
 usage: sqllogic.py [FILE_OR_DIRECTORY...]        (default: duckdb/test/sql)
 
 Understood: statement ok|error, query TYPES [nosort|rowsort|valuesort], require NAME, require-env
-NAME, load, reconnect, foreach/loop ... endloop, set NAME VALUE, fault KIND LINE, faults-clear, and
-connection labels behind `statement ok` and `query`. In SQL, {NAME} stands for a variable:
-{S3_SECRET}, {S3_ENDPOINT}, {AZURE_SECRET}, {AZURE_CONNECTION}, {BUCKET} (new for each file), what
-`set` and the loops define, and the environment. An expected error is a part of the real text, or
-<REGEX>:pattern. An expected value may be <REGEX>:pattern too.
+NAME, onlyif duckdb MAJOR (of the next record), load, reconnect, foreach/loop ... endloop, set NAME
+VALUE, fault KIND LINE, faults-clear, and connection labels behind `statement ok` and `query`. In
+SQL, {NAME} stands for a variable: {S3_SECRET}, {S3_ENDPOINT}, {AZURE_SECRET}, {AZURE_CONNECTION},
+{BUCKET} (new for each file), what `set` and the loops define, and the environment. An expected
+error is a part of the real text, or <REGEX>:pattern. An expected value may be <REGEX>:pattern too.
 """
 
 from __future__ import annotations
@@ -106,6 +106,13 @@ def matches(expected: str, actual: str) -> bool:
     return expected == actual
 
 
+def is_for_this_duckdb(words: list[str]) -> bool:
+    """What `onlyif duckdb MAJOR` says of the next record."""
+    if len(words) != 3 or words[1] != "duckdb":
+        raise TestFailedError(f"`{' '.join(words)}`: expected onlyif duckdb MAJOR")
+    return duckdb.__version__.split(".")[0] == words[2]
+
+
 class Run:
     """One file: its variables and connections."""
 
@@ -137,8 +144,14 @@ class Run:
             self._close()
 
     def _run_all(self, records: list[Record]) -> None:
+        runs_next = True
         for record in records:
-            self._run_one(record)
+            if record.words[0] == "onlyif":
+                runs_next = is_for_this_duckdb(record.words)
+                continue
+            if runs_next:
+                self._run_one(record)
+            runs_next = True
 
     def _run_one(self, record: Record) -> None:
         kind, *rest = [self._fill(word) for word in record.words]

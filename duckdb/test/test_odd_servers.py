@@ -131,7 +131,8 @@ OPEN_FETCH_BYTES = 256 << 10
 
 
 def answer(con: duckdb.DuckDBPyConnection, odd: Odd) -> tuple[int, ...] | None:
-    return con.execute(f"SELECT count(*), sum(i) FROM '{odd.url}' WHERE h IS NOT NULL").fetchone()
+    """The answer that takes both columns; no statistics answer the filter."""
+    return con.execute(f"SELECT count(*), sum(i) FROM '{odd.url}' WHERE h % 7 < 7").fetchone()
 
 
 @pytest.mark.parametrize("tag", ['W/"one"', None], ids=["weak", "none"])
@@ -222,7 +223,7 @@ def test_an_object_that_changes_its_size_under_a_reader_is_a_conflict(
     odd.tag = tag.format(1) if tag else None
     rows = con.execute(
         f"SELECT i FROM '{odd.url}'",
-    ).fetch_record_batch(2048)
+    ).to_arrow_reader(2048)
     assert rows.read_next_batch().num_rows > 0
     odd.tag = tag.format(2) if tag else None
     odd.body += b"more"

@@ -6,7 +6,7 @@ import threading
 
 import duckdb
 import pytest
-from harness import Fake, data_requests, scanner, stats
+from harness import IS_DUCKDB_2, Fake, data_requests, scanner, stats
 
 STATEMENTS = 6
 WINDOW = 256 << 10
@@ -51,7 +51,9 @@ def test_the_first_statements_of_a_database_open_a_file_once(
     assert run_at_once(con, f"SELECT count(*) FROM '{url}'") == [(200_000,)] * STATEMENTS
     sizes = [size for _, _, size in data_requests(store, "t.parquet")]
     assert sizes.count(WINDOW) == openings, sizes
-    # Azure serves the end of an object only where its size is known: that is asked for once.
-    assert len(sizes) - openings == (1 if store.kind == "azure" else 0), sizes
+    # Azure serves the end of an object only where its size is known: that is asked for once. The
+    # cache of DuckDB 2.0 reads a file whole that fits into one of its blocks.
+    rest = 1 if store.kind == "azure" or IS_DUCKDB_2 else 0
+    assert len(sizes) - openings == rest, sizes
     assert (stats(con)["flights_shared"] >= STATEMENTS - 1) is (openings == 1)
     con.close()
