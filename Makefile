@@ -42,8 +42,8 @@ fmt: venv-test ## format Rust and Python
 	@build/venv/bin/ruff format -q .
 	@build/venv/bin/ruff check -q --fix .
 
-wheel: build ## build/dist/penstock-*.whl with the extension and the binary inside
-	@scripts/wheel.sh
+wheel: build ## build/dist/penstock-*.whl: the binary, and the extension for every DuckDB or for VERSIONS="2.0.1 1.5.5"
+	@scripts/wheel.sh $(VERSIONS)
 
 clean: ## remove everything that the other targets made in the checkout
 	rm -rf build target python/src/*.egg-info

@@ -2,21 +2,24 @@
 
 import sysconfig
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+
+
+class WithMachineCode(Distribution):
+    """A package whose files go where those of one platform go."""
+
+    def has_ext_modules(self) -> bool:
+        """Yes: the extension and the binary, which setuptools does not build."""
+        return True
 
 
 class PlatformWheel(bdist_wheel):
     """A wheel for any Python 3 on one platform."""
-
-    def finalize_options(self) -> None:
-        """Marks the wheel as holding machine code."""
-        super().finalize_options()
-        self.root_is_pure = False
 
     def get_tag(self) -> tuple[str, str, str]:
         """``py3-none-PLATFORM``."""
         return "py3", "none", sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
-setup(cmdclass={"bdist_wheel": PlatformWheel})
+setup(distclass=WithMachineCode, cmdclass={"bdist_wheel": PlatformWheel})

@@ -3,7 +3,7 @@
 # All tests: lint, Rust, NVMe in a virtual machine, stores against servers that are not ours, the extension in SQL, Python.
 # Every stage runs, whatever became of the others; the last line counts stages, those too that found nothing to test with, and the exit code is
 # non-zero if one failed. Stages may be named to run only those.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/duckdb-lib.sh"
 cd "$ROOT"
 need_rust
 need c++ g++
@@ -44,7 +44,11 @@ build() { scripts/build.sh; }
 sql() { scripts/duckdb-test.sh; }
 # Ends with NOT_RUN where there is no emulation.
 nvme() { scripts/test-nvme.sh; }
-python() { build/venv/bin/python -m pytest -q python/tests bench/tests; }
+# The wheel for the DuckDB that the index gives those that name no version.
+python() {
+  scripts/wheel.sh "$(duckdb_versions | head -n 1)" &&
+    build/venv/bin/python -m pytest -q python/tests bench/tests
+}
 # Clients that are not ours, on every lane; ClickHouse and the page that tells of it among them.
 gateway() { PYTHONPATH=duckdb/test build/venv/bin/python scripts/gateway-test.py; }
 

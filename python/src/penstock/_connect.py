@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 import duckdb
 
 from penstock._errors import LoadError, NotShippedError, SecretError
-from penstock._files import extension_path, shipped_versions
+from penstock._files import extension_path
 from penstock._interrupt import watch
 from penstock._secrets import Secret
 
+_VERSION = metadata.version("penstock")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -68,13 +70,13 @@ def load(con: duckdb.DuckDBPyConnection) -> None:
     Raises:
         LoadError: the connection was opened without ``allow_unsigned_extensions``, or this
             installation ships no extension for the connection's DuckDB version, or DuckDB refused
-            the file.
+            the file, or the database has another version of Penstock loaded.
     """
     row = con.execute(
         "SELECT library_version, current_setting('allow_unsigned_extensions') FROM pragma_version()"
     ).fetchone()
     assert row is not None, "pragma_version() has one row"
-    version, unsigned_allowed = row
+    version, unsigned_allowed = str(row[0]).removeprefix("v"), row[1]
     try:
         path = extension_path(version)
     except NotShippedError as error:
@@ -83,16 +85,35 @@ def load(con: duckdb.DuckDBPyConnection) -> None:
         raise LoadError(
             "cannot load Penstock: this connection was opened without allow_unsigned_extensions, "
             "which DuckDB only takes when it opens a database. Open it with penstock.connect(...), "
-            "or with duckdb.connect(..., config={'allow_unsigned_extensions': 'true'})."
+            "or with duckdb.connect(..., config={'allow_unsigned_extensions': 'true'}). For the "
+            "default connection: duckdb.set_default_connection(penstock.connect())."
         )
     try:
         con.execute(f"LOAD {_literal(str(path))}")
     except duckdb.Error as error:
         raise LoadError(
-            f"DuckDB {version} refused {path}: {error}. "
-            f"This installation ships Penstock for DuckDB {', '.join(shipped_versions())}."
+            f"DuckDB {version} refused {path}: {error}. The file is damaged, or another program's: "
+            "reinstall the package `penstock` (`pip install --force-reinstall penstock-*.whl`), or "
+            f"build the file anew in a checkout (`make extension VERSION={version}`)."
         ) from error
+    _check_version(con, path)
     watch(con)
+
+
+def _check_version(con: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Raises LoadError when what is loaded is not of this package's version.
+
+    DuckDB keeps what a database has loaded first, whatever file is named afterwards.
+    """
+    row = con.execute("SELECT penstock_version()").fetchone()
+    assert row is not None, "a SELECT without FROM has one row"
+    if row[0] != _VERSION:
+        raise LoadError(
+            f"this database has Penstock {row[0]} loaded, and this package is {_VERSION}: either a "
+            f"LOAD of another file came first, or {path} is not this package's. DuckDB cannot "
+            "unload it: open the database in a new process. If that does not help, reinstall the "
+            "package `penstock` (`pip install --force-reinstall penstock-*.whl`)."
+        )
 
 
 def _create_secret(con: duckdb.DuckDBPyConnection, name: str, secret: Secret) -> None:
