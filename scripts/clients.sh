@@ -1,7 +1,7 @@
 #!/bin/bash
-# usage: clients.sh rclone|s3fs|spark
-# Installs a client that the gateway is tried with and does not share Python packages with the rest
-# (kept in the cache, keyed by version), and prints its command: a program, or the Python that has it.
+# usage: clients.sh rclone|s3fs|spark|recipes
+# Installs a client that the gateway, or the Python package (recipes), is tried with and that does not share Python
+# packages with the rest (kept in the cache, keyed by version), and prints its command: a program, or the Python that has it.
 . "$(dirname "$0")/lib.sh"
 
 # in_venv NAME PACKAGE...: an environment of its own; prints its Python.
@@ -60,5 +60,10 @@ case "${1:-}" in
   rclone) need rclone rclone; command -v rclone ;;
   s3fs) in_venv s3fs-2026.9.0 s3fs==2026.9.0 ;;
   spark) spark ;;
-  *) die "usage: $0 rclone|s3fs|spark" ;;
+  # dbt-core 1.11 and later fetch a parser from elsewhere than PyPI; ibis 12.0 cannot read from DuckDB 2.0.
+  recipes)
+    in_venv recipes-1 duckdb==1.5.5 'ibis-framework[duckdb]==12.0.0' duckdb-engine==0.17.0 SQLAlchemy==2.1.9 \
+      dbt-duckdb==1.11.1 dbt-core==1.10.23 dbt-adapters==1.24.5 dbt-common==1.39.0
+    ;;
+  *) die "usage: $0 rclone|s3fs|spark|recipes" ;;
 esac

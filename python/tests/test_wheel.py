@@ -76,7 +76,7 @@ class Environment:
         return self.path / "bin/python"
 
     def install(self, *what: str | Path) -> None:
-        pip = [sys.executable, "-m", "pip", "--python", self.python]
+        pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", self.python]
         subprocess.run([*pip, "install", "-q", "--no-compile", *what], check=True)
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -183,3 +183,10 @@ def test_an_older_wheel_over_a_newer_one_leaves_nothing_of_it(
     seen = other.run("-c", f"import sys; sys.path.append({str(site)!r}); {program}").stdout
     assert seen == clean.told(program)
     assert "9.9.9" not in seen
+
+
+def test_the_readme_begins_with_the_install_and_names_the_glibc(wheel: Path) -> None:
+    page = (ROOT / "README.md").read_text()
+    assert re.findall(r"^```\w*\n(.*?)^```", page, re.M | re.S)[0] == "pip install penstock-*.whl\n"
+    glibc = re.findall(r"manylinux_(\d+)_(\d+)_", wheel.name)[0]
+    assert "glibc {}.{} or later".format(*glibc) in page

@@ -56,7 +56,7 @@ fn tests_named_in(name_of_page: &str) -> usize {
 
 #[test]
 fn every_setting_that_a_page_names_exists() {
-    let guides = ["duckdb", "wrap", "serve", "gateway", "cli", "nvme"]
+    let guides = ["duckdb", "python", "wrap", "serve", "gateway", "cli", "nvme"]
         .map(|name| format!("docs/guide/{name}.md"));
     // SQL functions are the names that the extension registers.
     let sql = ["tables", "wrap"].map(|name| page(&format!("duckdb/src/{name}.cpp"))).concat();
