@@ -42,8 +42,8 @@ fetch_tools() {
   # Debian ships venv apart from Python.
   python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
   rm -rf "$tools"
-  python3 -m venv "$tools"
-  "$tools/bin/python" -m pip install -q -r "$requirements"
+  while_saying "environment of CMake and Ninja" python3 -m venv "$tools"
+  while_saying "CMake and Ninja" "$tools/bin/python" -m pip install -q -r "$requirements"
   touch "$tools/.complete"
 }
 
@@ -54,9 +54,9 @@ fetch_tree() {
   work=$(scratch "$version")
   say "fetching the sources of DuckDB $version"
   # pip asks the build backend for metadata before it hands the archive out.
-  PATH=$tools/bin:$PATH "$tools/bin/python" -m pip download -q --no-deps --no-binary duckdb --no-build-isolation \
-    --dest "$work" "duckdb==$version"
-  tar -xzf "$work/duckdb-$version.tar.gz" -C "$work"
+  PATH=$tools/bin:$PATH while_saying "sources of DuckDB $version" "$tools/bin/python" -m pip download -q --no-deps \
+    --no-binary duckdb --no-build-isolation --dest "$work" "duckdb==$version"
+  while_saying "unpacking DuckDB $version" tar -xzf "$work/duckdb-$version.tar.gz" -C "$work"
   [ -f "$work/duckdb-$version/external/duckdb/src/include/duckdb.hpp" ] ||
     die "the source distribution of duckdb $version has no external/duckdb"
   mkdir -p "$(dirname "$tree")"
@@ -73,7 +73,7 @@ fetch_library() {
   [ "$(uname -sm)" = "Linux x86_64" ] || die "the ready libduckdb.so is for Linux on x86-64: build with LINK=static"
   need npm npm
   work=$(scratch "$version")
-  (cd "$work" && npm pack --silent "@duckdb/node-bindings-linux-x64@$package")
+  (cd "$work" && while_saying "library of DuckDB $version" npm pack --silent "@duckdb/node-bindings-linux-x64@$package")
   tar -xzf "$work"/*.tgz -C "$work"
   mkdir "$work/lib"
   find "$work/package" -name 'libduckdb.so*' -exec mv {} "$work/lib/" \;

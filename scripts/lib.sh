@@ -35,8 +35,9 @@ install_package() {
   say "installing $1"
   {
     flock 7
-    [ -n "${APT_IS_UPDATED:-}" ] || { apt-get update -qq; export APT_IS_UPDATED=1; }
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+    [ -n "${APT_IS_UPDATED:-}" ] || { while_saying "lists of packages" apt-get update -qq; export APT_IS_UPDATED=1; }
+    DEBIAN_FRONTEND=noninteractive while_saying "package $1" \
+      apt-get install -y -qq --no-install-recommends "$1" >/dev/null
   } 7>/tmp/penstock-apt.lock
 }
 

@@ -27,7 +27,7 @@ done
 say "Python packages ($set_name set) into build/venv"
 # Debian ships venv apart from Python.
 "$python" -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
-[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+[ -x "$venv/bin/python" ] || while_saying "Python environment" "$python" -m venv "$venv"
 while_saying "Python packages" "$venv/bin/python" -m pip install -q -r "$requirements"
-"$venv/bin/python" -m pip install -q --no-deps -e "$ROOT/python"
+while_saying "this checkout's Python package" "$venv/bin/python" -m pip install -q --no-deps -e "$ROOT/python"
 stamp_of "$set_name" > "$venv/.stamp-$set_name"
