@@ -279,7 +279,7 @@ void EmitWrap(ClientContext &, TableFunctionInput &input, DataChunk &output) {
 
 void RegisterWrapFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine) {
 	auto add = [&](const char *name, WrapVerb verb, const char *description, const char *example) {
-		TableFunction function(name, {LogicalType::VARCHAR}, EmitWrap, BindWrap, RunWrap);
+		auto function = FunctionOfText(name, "file_system", EmitWrap, BindWrap, RunWrap);
 		function.function_info = make_shared_ptr<WrapFunctionInfo>(engine, verb);
 		FunctionDescription told;
 		told.parameter_types = {LogicalType::VARCHAR};

@@ -98,6 +98,16 @@ inline void AddFlag(TableFunction &function, const char *name) {
 #endif
 }
 
+//! A table function of one text, whose name is shown in duckdb_functions().
+inline TableFunction FunctionOfText(const char *name, const char *parameter, table_function_t run,
+                                    table_function_bind_t bind, table_function_init_global_t init) {
+	TableFunction function(name, {LogicalType::VARCHAR}, run, bind, init);
+#if PENSTOCK_DUCKDB_2
+	function.GetSignature().GetParameter(0).SetName(Identifier(parameter));
+#endif
+	return function;
+}
+
 //! The one value of all rows.
 inline void SetAll(Vector &vector, const Value &value, idx_t count) {
 #if PENSTOCK_DUCKDB_2
