@@ -10,8 +10,8 @@ import duckdb
 import odd_server
 import pytest
 from harness import Fake, connect, start_fake
+from not_here import LIST, NotHere, listed
 from nvme import NOT_RUN, in_memory
-from packages import LIST, Packages, listed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,8 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Knows the tests that want packages which PyPI has for some DuckDBs only."""
-    config.pluginmanager.register(Packages(listed(LIST.read_text())))
+    """Knows the tests that do not hold on every DuckDB."""
+    config.pluginmanager.register(NotHere(listed(LIST.read_text())))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +30,9 @@ from lanes import Job, Lanes, Result, end_by_interrupt
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 OTHER_DUCKDB = "1.5.6"
-"""The other version that the extension is linked for at once."""
+"""Another version, on which sqllogic's files are run."""
+NEWEST_DUCKDB = "2.0.1"
+"""The version on which pytest's files are run, too, but for those of `ONCE`."""
 LONG = {
     "test_nvme_failing.py": 450,
     "test_nvme_killed.py": 130,
@@ -69,32 +72,58 @@ ALONE: Mapping[str, str] = {
     "test_scan_filters.py": _AHEAD,
 }
 """Files that want the machine for themselves, and why."""
+_DEVICE = "tests devices, whichever DuckDB writes to them"
+_OWN = "tests the tests themselves"
+ONCE: Mapping[str, str] = {
+    "test_cache_device.py": _DEVICE,
+    "test_lanes.py": _OWN,
+    "test_nvme_failing.py": _DEVICE,
+    "test_nvme_killed.py": _DEVICE,
+    "test_nvme_storage.py": "DuckDB's own storage tests, of version 1.5",
+    "test_nvme_trouble.py": _DEVICE,
+    "test_storage_judge.py": _OWN,
+}
+"""Files that are run on one DuckDB only, and why."""
+
+
+PREPARE = f"{ROOT}/scripts/duckdb-test-other.sh"
+"""Makes what another DuckDB needs, and runs a command on it."""
+
+
+def on_newest(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command on that version, for which all is there."""
+    return ("env", f"PYTHONPATH={ROOT}/build/duckdb-wheel-{NEWEST_DUCKDB}", *command)
 
 
 def sqllogic_jobs() -> list[Job]:
-    """The files of sqllogictest on the DuckDB of this Python, and on the other one."""
-    other = f"{ROOT}/scripts/duckdb-test-other.sh"
+    """The files of sqllogictest on the DuckDB of this Python, and on the others."""
+    command = (sys.executable, f"{HERE}/sqllogic.py")
     return [
-        Job(f"sqllogic on DuckDB {duckdb.__version__}", (sys.executable, f"{HERE}/sqllogic.py")),
+        Job(f"sqllogic on DuckDB {duckdb.__version__}", command),
         # It compiles the shim first.
-        Job(f"sqllogic on DuckDB {OTHER_DUCKDB}", (other, OTHER_DUCKDB), seconds=30),
+        Job(f"sqllogic on DuckDB {OTHER_DUCKDB}", (PREPARE, OTHER_DUCKDB), seconds=30),
+        Job(f"sqllogic on DuckDB {NEWEST_DUCKDB}", on_newest(command)),
     ]
 
 
-def pytest_jobs(files: list[Path], scratch: Path) -> list[Job]:
-    """One for each file, or piece of it; with a directory of its own."""
+def pytest_jobs(files: list[Path], scratch: Path, *, is_newest: bool = False) -> list[Job]:
+    """One for each file, or piece of it, with a directory of its own.
+
+    They run on the DuckDB of this Python, or on the newest.
+    """
     jobs = []
+    on = f" on DuckDB {NEWEST_DUCKDB}" if is_newest else ""
     for file in files:
         pieces = PIECES.get(file.name, 1)
         for number in range(1, pieces + 1):
-            name = file.name if pieces == 1 else f"{file.name} {number}/{pieces}"
+            name = (file.name if pieces == 1 else f"{file.name} {number}/{pieces}") + on
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{file}"]
             command += ["--basetemp", f"{scratch_of(scratch, name)}"]
             command += ["--piece", f"{number}/{pieces}"] if pieces > 1 else []
             jobs.append(
                 Job(
                     name,
-                    tuple(command),
+                    on_newest(tuple(command)) if is_newest else tuple(command),
                     LONG.get(file.name, 0) / pieces,
                     is_alone=file.name in ALONE,
                     is_waiting=file.name in WAITING,
@@ -136,7 +165,11 @@ def main() -> int:
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="penstock-sql-"))
     files = options.files or sorted(HERE.glob("test_*.py"))
-    jobs = pytest_jobs(files, scratch) + ([] if options.files else sqllogic_jobs())
+    jobs = pytest_jobs(files, scratch)
+    if not options.files:
+        subprocess.run([PREPARE, NEWEST_DUCKDB, "true"], check=True)
+        both = [file for file in files if file.name not in ONCE]
+        jobs += pytest_jobs(both, scratch, is_newest=True) + sqllogic_jobs()
     begin = time.monotonic()
 
     def tell(text: str) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import EXTENSION, Fake, connect
+from harness import EXTENSION, Fake, connect, need_package
 from nvme import format_volume, penstock
 
 HERE = Path(__file__).resolve().parent
@@ -155,6 +155,8 @@ tell("after", read(con))
 def test_children_read_or_are_told_whenever_their_parent_forked(
     kind: str, other: str, when: str, fakes: dict[str, Fake]
 ) -> None:
+    if other:
+        need_package(f"duckdb-extension-{other}")
     store = fakes[kind]
     store.reset()
     url = store.url("fork/early.parquet")

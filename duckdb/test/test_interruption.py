@@ -124,6 +124,9 @@ PATIENT_CHILD = textwrap.dedent(
 def child(store: Fake, statement: str, code: str = CHILD) -> subprocess.Popen[bytes]:
     """Another process that runs one statement."""
     secret = f"CREATE SECRET s ({store.secret})"
+    if IS_DUCKDB_2:
+        # After Ctrl-C its Python waits for writes under way without interrupting them.
+        secret += "; SET penstock_request_deadline_ms = 5000"
     code = code.format(here=str(HERE), secret=secret, statement=statement)
     return subprocess.Popen(
         [sys.executable, "-c", code],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import connect
+from harness import IS_DUCKDB_2, connect
 from nvme import attached, format_volume, penstock, url, value
 
 
@@ -142,6 +142,11 @@ def test_copy_does_not_replace_a_database_that_is_attached(options: str, volume:
         for how in ["parquet", "csv", "parquet, USE_TMP_FILE false", "csv, USE_TMP_FILE false"]:
             # Before anything is written: its rows would fail.
             copy = f"COPY (SELECT error('row')) TO '{url(volume, 'sales')}' (FORMAT {how})"
+            if IS_DUCKDB_2:
+                # It binds no such statement.
+                with pytest.raises(duckdb.Error, match="belongs to an attached database"):
+                    con.execute(copy)
+                continue
             con.execute(f"EXPLAIN {copy}")
             con.execute(f"PREPARE p AS {copy}")
             for statement in [copy, "EXECUTE p", "EXECUTE p"]:
@@ -160,10 +165,12 @@ def test_copy_does_not_replace_a_database_that_is_attached(options: str, volume:
 def test_a_volume_has_no_directories_for_files(many: str, volume: Path) -> None:
     with attached(volume, "sales") as con:
         con.execute("CREATE TABLE t AS SELECT 1 AS i, 2 AS j; CHECKPOINT")
-        for name in ["sales", "new"]:
+        # DuckDB 2.0 refuses to write a database that is attached before it asks us.
+        for name in ["new"] if IS_DUCKDB_2 else ["sales", "new"]:
             with pytest.raises(duckdb.Error, match=f"a volume has none for.*{many[:9]}"):
                 con.execute(f"COPY t TO '{url(volume, name)}' ({many}, OVERWRITE)")
-        with pytest.raises(duckdb.Error, match="COPY writes a table to a file of its own"):
+        told = "COPY writes a table to a file of its own|A volume has no directories"
+        with pytest.raises(duckdb.Error, match=told):
             con.execute(f"EXPORT DATABASE '{url(volume, 'new')}'")
         con.execute("CHECKPOINT")
         assert con.execute(f"FROM glob('{url(volume, '*')}')").fetchall() == [
@@ -183,7 +190,11 @@ def test_what_should_last_does_not_go_where_duckdb_spills(kind: str, volume: Pat
             f"IMPORT DATABASE '{spilling}'",
             f"ATTACH '{spilling}/orders.db' AS e",
         ]:
-            with pytest.raises(duckdb.Error, match=r"x/.*which is gone.* Name what lies"):
+            # DuckDB 2.0 opens some of them before it looks for a file beside.
+            told = (
+                "x/.*which is gone.* Name what lies|is a directory for spilling|has no directories"
+            )
+            with pytest.raises(duckdb.Error, match=told):
                 con.execute(statement)
         for statement in [
             f"EXPORT DATABASE d TO 'nvme://{volume}' (FORMAT {kind})",
