@@ -14,7 +14,7 @@ tools=$("$ROOT/scripts/duckdb-sources.sh" tools)
 flags="-Os -DNDEBUG -w -ffunction-sections -fdata-sections -fvisibility=hidden"
 # Folders that the shim does not reach. Where a version needs one, the link of the extension names the symbol.
 left_out="src/(common/(row_operations|types/row)|execution/(index|nested_loop_join|operator|physical_plan|sample)"
-left_out+="|main/relation|storage/(compression|table))/|third_party/(miniz|re2|zstd)/"
+left_out+="|main/relation|storage/(compression|table))/|third_party/zstd/"
 key=$({ "$CXX" --version; echo "$flags $left_out"; } | sha256sum | cut -c1-12)
 core=$CACHE/duckdb/v$version/core-$key
 mkdir -p "$core"
