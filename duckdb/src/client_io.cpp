@@ -4,6 +4,7 @@
 #include "writer.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace penstock {
 
@@ -11,8 +12,15 @@ namespace {
 
 constexpr const char *STATE_KEY = "penstock";
 
-//! Whose task the calling thread runs, if any.
-thread_local const ClientContext *task_of = nullptr;
+//! The task that the calling thread runs, if any.
+struct Task {
+	ClientIo *io = nullptr;
+	const ClientContext *client = nullptr;
+	std::chrono::steady_clock::time_point began;
+	//! Of the thread, when the task began.
+	uint64_t waited_us = 0;
+};
+thread_local Task task;
 
 } // namespace
 
@@ -51,19 +59,35 @@ shared_ptr<Query> ClientIo::CurrentIfAny() {
 }
 
 bool ClientIo::RunsTaskOf(const ClientContext &client) {
-	return task_of == &client;
+	return task.client == &client;
 }
 
 void ClientIo::OnTaskStart(ClientContext &client) {
-	task_of = &client;
+	task = {this, &client, std::chrono::steady_clock::now(), ps_thread_waited_us()};
 	auto query = CurrentIfAny();
 	if (query) {
 		query->TaskBegins(client);
 	}
+	// The last task of EXPLAIN ANALYZE writes the profile.
+	ShowInProfile(client);
 }
 
-void ClientIo::OnTaskStop(ClientContext &) {
-	task_of = nullptr;
+void ClientIo::OnTaskStop(ClientContext &client) {
+	auto ended = task;
+	task = Task();
+	auto query = CurrentIfAny();
+	if (!query) {
+		return;
+	}
+	auto took = std::chrono::steady_clock::now() - ended.began;
+	auto took_us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+	auto waited_us = ps_thread_waited_us() - ended.waited_us;
+	ps_query_worked(query->handle, NumericCast<uint64_t>(took_us) - MinValue<uint64_t>(waited_us, took_us));
+	ShowInProfile(client);
+}
+
+shared_ptr<Query> ClientIo::OfTask() {
+	return task.io ? task.io->Current() : nullptr;
 }
 
 bool ClientIo::IsLeftOver(const string &path) {
@@ -157,11 +181,12 @@ void ClientIo::QueryEnd(ClientContext &, optional_ptr<ErrorData> error) {
 	}
 }
 
-void ClientIo::TransactionCommit(MetaTransaction &, ClientContext &) {
+void ClientIo::TransactionCommit(MetaTransaction &, ClientContext &client) {
 	auto query = CurrentIfAny();
 	if (query) {
 		// The operator has waited already. This catches a plan that DuckDB ran without it, and files that ended late.
 		query->Barrier();
+		ShowInProfile(client);
 	}
 	// An error here takes back what a COPY wrote, so after one the next statement tells.
 	if (!query || !query->HasBarrier()) {

@@ -1,4 +1,5 @@
-// What DuckDB's own views show of our requests: rows of type HTTP in duckdb_logs, a box in EXPLAIN ANALYZE.
+// What DuckDB's own views show of our requests: rows of type HTTP in duckdb_logs, a box in EXPLAIN ANALYZE,
+// values in profiles.
 #include "query.hpp"
 
 #include <cstdlib>
@@ -6,8 +7,6 @@
 namespace penstock {
 
 namespace {
-
-constexpr idx_t BOX_WIDTH = 46;
 
 RequestType TypeOfMethod(const string &method) {
 	if (method == "PUT") {
@@ -50,14 +49,8 @@ void LogRequest(Logger &logger, HTTPParams &params, const Rows &rows, idx_t row)
 	logger.WriteLog(HTTPLogType::NAME, HTTPLogType::LEVEL, message);
 }
 
-string Line(const string &text) {
-	auto clipped = text.substr(0, BOX_WIDTH - 2);
-	return "││ " + clipped + string(BOX_WIDTH - 1 - clipped.size(), ' ') + "││\n";
-}
-
-string Bytes(int64_t count) {
-	return StringUtil::BytesToHumanReadableString(NumericCast<idx_t>(count));
-}
+//! Of all values in profiles that are ours.
+constexpr const char *PROFILE_PREFIX = "penstock.";
 
 } // namespace
 
@@ -76,32 +69,42 @@ void LogRequests(Query &query) {
 
 void ClientIo::WriteProfilingInformation(std::ostream &ss) {
 	auto query = CurrentIfAny();
+	if (query) {
+		ss << Rows(ps_query_box(query->handle)).Cell(0, idx_t(0));
+	}
+}
+
+void ClientIo::ShowInProfile(ClientContext &client) {
+	if (!QueryProfiler::Get(client).IsEnabled()) {
+		return;
+	}
+	auto query = CurrentIfAny();
 	if (!query) {
 		return;
 	}
-	Rows rows(ps_query_stats(query->handle));
-	unordered_map<string, int64_t> stats;
+	// A task that ends calls this in a destructor.
+	try {
+		Rows rows(ps_query_profile(query->handle));
+		ProfileValues values;
+		for (idx_t row = 0; row < rows.Count(); row++) {
+			Value text(rows.Cell(row, "value"));
+			auto name = rows.Cell(row, "name");
+			auto is_number = rows.Cell(row, "type") == "uint64";
+			values.emplace_back(PROFILE_PREFIX + name, is_number ? text.DefaultCastAs(LogicalType::UBIGINT) : text);
+		}
+		if (!values.empty()) {
+			SetInProfile(client, values);
+		}
+	} catch (std::exception &) { // NOLINT: the statement goes on without it
+	}
+}
+
+void RegisterProfile(ExtensionLoader &loader) {
+	Rows rows(ps_profile_values());
 	for (idx_t row = 0; row < rows.Count(); row++) {
-		stats[rows.Cell(row, "name")] = Number(rows.Cell(row, "value"));
+		RegisterProfileMetric(loader, {PROFILE_PREFIX + rows.Cell(row, "name"), rows.Cell(row, "type"),
+		                               rows.Cell(row, "description"), rows.Cell(row, "unit")});
 	}
-	if (stats["requests"] == 0 && stats["metadata_hits"] == 0 && stats["cache_hits"] == 0) {
-		return;
-	}
-	ss << "┌────────────────────────────────────────────────┐\n";
-	ss << "│┌──────────────────────────────────────────────┐│\n";
-	ss << Line("Penstock");
-	ss << Line(StringUtil::Format("requests: %lld (GET %lld, HEAD %lld, PUT %lld,", stats["requests"],
-	                              stats["requests_get"], stats["requests_head"], stats["requests_put"]));
-	ss << Line(StringUtil::Format("          POST %lld, DELETE %lld)", stats["requests_post"],
-	                              stats["requests_delete"]));
-	ss << Line("read: " + Bytes(stats["bytes_read"]) + ", written: " + Bytes(stats["bytes_written"]));
-	if (stats["cache_bytes_read"] > 0) {
-		ss << Line("from caches of bytes: " + Bytes(stats["cache_bytes_read"]));
-	}
-	ss << Line(StringUtil::Format("retries: %lld, errors: %lld", stats["retries"], stats["errors"]));
-	ss << Line(StringUtil::Format("waited for I/O: %.3f s", double(stats["wait_time_us"]) / 1e6));
-	ss << "│└──────────────────────────────────────────────┘│\n";
-	ss << "└────────────────────────────────────────────────┘\n";
 }
 
 } // namespace penstock

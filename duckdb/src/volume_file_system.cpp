@@ -146,7 +146,9 @@ idx_t VolumeHandle::ReadAt(void *buffer, idx_t size, idx_t location) {
 	WriteAppended();
 	uint64_t got = 0;
 	ps_error *error = nullptr;
-	Check(ps_file_read(&File(), buffer, size, location, &got, &error), error);
+	// DuckDB does not say for which statement it reads a block of a database.
+	auto query = ClientIo::OfTask();
+	Check(ps_file_read(&File(), query ? query->handle : nullptr, buffer, size, location, &got, &error), error);
 	DUCKDB_LOG_FILE_SYSTEM_READ((*this), got, location);
 	return got;
 }

@@ -67,6 +67,7 @@ ALONE: Mapping[str, str] = {
     "test_early_end.py": _AHEAD,
     "test_file_lists.py": _AHEAD,
     "test_many_chunks.py": "measures seconds, round trips and memory",
+    "test_observe.py": "compares what a statement waits for with its work",
     "test_read_ahead.py": _AHEAD,
     "test_scan_columns.py": _AHEAD,
     "test_scan_filters.py": _AHEAD,

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
 import duckdb
 import pytest
-from harness import Fake, stats
+from harness import Fake, connect, scanner, start_fake, stats
+from nvme import attached, format_volume
 
 WHERE = "SELECT {} FROM penstock_requests() WHERE url LIKE '%{}%' ORDER BY number"
 
@@ -171,3 +179,166 @@ def test_the_version_is_told(con: duckdb.DuckDBPyConnection) -> None:
     ).fetchone()
     assert len(set(told)) == 1 and told[0][0][0].isdigit()
     assert loaded is not None
+
+
+def box(con: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
+    """The lines of our box in EXPLAIN ANALYZE; none where there is no box."""
+    text = str(con.execute(f"EXPLAIN ANALYZE {sql}").fetchall()[0][1])
+    lines = [line.strip("│ ") for line in text.splitlines()]
+    if "Penstock" not in lines:
+        return []
+    begin = lines.index("Penstock")
+    return lines[begin : lines.index("└──────────────────────────────────────────────┘", begin)]
+
+
+def profile(con: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    """What the JSON of EXPLAIN ANALYZE says of us."""
+    text = con.execute(f"EXPLAIN (ANALYZE, FORMAT json) {sql}").fetchall()[0][1]
+    return ours(json.loads(text))
+
+
+def ours(told: dict[str, Any]) -> dict[str, Any]:
+    """Our values in a profile of JSON: DuckDB 1.5 has them as text in `extra_info`."""
+    found = {
+        name.removeprefix("penstock."): text
+        for name, text in told.get("extra_info", {}).items()
+        if name.startswith("penstock.")
+    }
+    values = told.get("penstock", found)
+    return {name: value if name.endswith("_url") else int(value) for name, value in values.items()}
+
+
+def waits(told: dict[str, Any]) -> dict[str, int]:
+    """Microseconds by what was waited for, zeros too."""
+    names = ["link", "store", "memory", "device"]
+    return {name: told.get(f"wait_{name}_time_us", 0) for name in names}
+
+
+@contextmanager
+def slow(*options: str) -> Iterator[tuple[Fake, duckdb.DuckDBPyConnection]]:
+    """A fake S3 behind a link, and a database with one thread that reads it."""
+    fake = start_fake("s3", *options)
+    try:
+        with scanner(fake) as con:
+            yield fake, con
+    finally:
+        fake.stop()
+
+
+def test_the_box_says_what_was_read_and_drops_what_is_zero(con: duckdb.DuckDBPyConnection) -> None:
+    write(con, "s3://seen/box.csv", rows=300_000)
+    lines = box(con, "SELECT count(*) FROM 's3://seen/box.csv'")
+    text = "\n".join(lines)
+    for said in ["requests: ", "GET ", "read: ", "rate: ", "slowest request: ", "processor: "]:
+        assert said in text, text
+    assert "s3://seen/box.csv" in lines
+    for zero in ["PUT", "written", "retries", "errors", "memory", "device", "volume", "wasted"]:
+        assert zero not in text, text
+    assert len({len(line) for line in text.splitlines()}) > 1
+    assert box(con, "SELECT sum(i) FROM range(1000000) t(i)") == []
+    told = box(con, "COPY (FROM range(10)) TO 's3://seen/boxed.csv'")
+    assert "PUT 1" in told and not any("read" in line for line in told), told
+
+
+def test_the_json_profile_has_what_the_box_has(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    write(con, "s3://seen/json.csv", rows=300_000)
+    told = profile(con, "SELECT count(*) FROM 's3://seen/json.csv'")
+    assert told["slowest_request_url"] == "s3://seen/json.csv"
+    assert told["requests"] == told["requests_get"] + told.get("requests_head", 0)
+    size = con.execute("SELECT size FROM read_blob('s3://seen/json.csv')").fetchone()
+    assert size is not None and told["bytes_read"] >= size[0]
+    assert told["bytes_per_second"] > 0
+    assert told["processor_time_us"] > 0
+    assert 0 not in told.values(), told
+    assert profile(con, "SELECT sum(i) FROM range(1000000) t(i)") == {}
+    saved = tmp_path / "profile.json"
+    con.execute(f"SET enable_profiling = 'json'; SET profiling_output = '{saved}'")
+    for begin, end in [("SELECT 1", "SELECT 1"), ("BEGIN", "COMMIT")]:
+        con.execute(begin)
+        write(con, "s3://seen/saved.csv")
+        told = ours(json.loads(saved.read_text()))
+        assert (told["requests_put"], told["requests"]) == (1, 1), (begin, told)
+        con.execute(end)
+
+
+def test_a_slow_store_is_waited_for() -> None:
+    with slow("--latency-ms", "300") as (_, con):
+        write(con, "s3://seen/slow.parquet", rows=100_000)
+        forget(con)
+        told = profile(con, "SELECT sum(i) FROM 's3://seen/slow.parquet'")
+        assert told["slowest_request_us"] >= 300_000
+        # On a busy machine bytes come late from any server.
+        assert waits(told)["store"] > waits(told)["link"], told
+        assert (waits(told)["memory"], waits(told)["device"]) == (0, 0), told
+        forget(con)
+        text = "\n".join(box(con, "SELECT sum(i) FROM 's3://seen/slow.parquet'"))
+        assert "waited for the store: " in text and "memory" not in text, text
+
+
+def test_a_narrow_link_is_waited_for_and_its_rate_is_told() -> None:
+    with slow("--bandwidth-mbit", "32") as (_, con):
+        con.execute("COPY (SELECT hash(i) AS h FROM range(200000) t(i)) TO 's3://seen/narrow.csv'")
+        forget(con)
+        began = time.monotonic()
+        told = profile(con, "SELECT count(*), sum(h) FROM 's3://seen/narrow.csv'")
+        seconds = time.monotonic() - began
+        assert waits(told)["link"] > waits(told)["store"], told
+        assert waits(told)["link"] > told["processor_time_us"], told
+        # 32 Mbit are 4 MB. On a busy machine the link of the fake is slower than that.
+        assert told["bytes_read"] / seconds < told["bytes_per_second"] < 5_000_000, told
+
+
+def test_a_writer_waits_for_memory() -> None:
+    # Memory is free again two round trips after the upload began: writing is faster than that.
+    with slow("--latency-ms", "2000") as (_, con):
+        con.execute("SET GLOBAL penstock_memory_limit_bytes = '64MiB'")
+        con.execute("SET GLOBAL penstock_part_size_bytes = '16MiB'")
+        copy = "COPY (SELECT repeat('x', 4000) AS s FROM range(20000)) TO 's3://seen/w.csv'"
+        told = profile(con, copy)
+        assert told["bytes_written"] > 64 << 20, told
+        assert waits(told)["memory"] > 0, told
+
+
+def test_what_was_fetched_ahead_is_told() -> None:
+    with slow("--latency-ms", "20") as (_, con):
+        copy = "COPY (SELECT hash(i) AS h FROM range(2000000) t(i)) TO 's3://seen/ahead.csv'"
+        con.execute(copy)
+        forget(con)
+        told = profile(con, "SELECT count(*), sum(h) FROM 's3://seen/ahead.csv'")
+        assert 1 << 20 < told["read_ahead_hit_bytes"] <= told["bytes_read"], told
+        forget(con)
+        lines = box(con, "SELECT count(*), sum(h) FROM 's3://seen/ahead.csv'")
+        assert any(line.startswith("read-ahead: hit ") for line in lines), lines
+
+
+def test_reads_of_a_volume_are_told(tmp_path: Path) -> None:
+    volume = format_volume(tmp_path / "disk.img")
+    with attached(volume) as con:
+        con.execute("CREATE TABLE t AS SELECT hash(i) AS h FROM range(2000000) t(i)")
+    scan = "SELECT count(*), sum(h) FROM t"
+    with attached(volume, options="(READ_ONLY)") as con:
+        told = profile(con, scan)
+        assert told["volume_reads"] > 1 and told["volume_bytes_read"] > 8 << 20, told
+        for name in ["volume_bytes_per_second", "slowest_volume_read_us", "wait_device_time_us"]:
+            assert told[name] > 0, told
+        assert "requests" not in told and "bytes_read" not in told
+        assert told["slowest_volume_read_us"] <= told["wait_device_time_us"]
+        by_statement = con.execute(
+            "SELECT value FROM penstock_stats(by_statement := true) WHERE name = 'volume_reads'"
+        ).fetchall()
+        assert (told["volume_reads"],) in by_statement
+        assert "volume_reads" not in profile(con, scan), "DuckDB has the blocks in memory"
+    with attached(volume, options="(READ_ONLY)") as con:
+        text = "\n".join(box(con, scan))
+        for said in ["volumes: ", " reads, ", "rate of volumes: ", "slowest read: "]:
+            assert said in text, text
+        assert "waited for devices: " in text and "requests" not in text, text
+
+
+def test_a_profile_of_what_is_not_ours_has_nothing_of_us(tmp_path: Path) -> None:
+    with connect() as con:
+        con.execute(f"COPY (FROM range(10)) TO '{tmp_path}/x.csv'")
+        assert profile(con, f"FROM '{tmp_path}/x.csv'") == {}
+        assert box(con, f"FROM '{tmp_path}/x.csv'") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -57,6 +58,7 @@ STATEMENTS = [
     "FROM read_parquet('{}')",
     "FROM glob('{}')",
     "EXPLAIN ANALYZE FROM read_csv('{}')",
+    "EXPLAIN (ANALYZE, FORMAT json) FROM read_csv('{}')",
     "COPY (SELECT 1 AS a) TO '{}' (FORMAT csv)",
     "COPY (SELECT 1 AS a) TO '{}' (FORMAT parquet)",
     "COPY (SELECT 1 AS a, 2 AS p) TO '{}' (FORMAT csv, PARTITION_BY (p), OVERWRITE)",
@@ -82,7 +84,11 @@ def run(con: duckdb.DuckDBPyConnection, statement: str) -> None:
         judge(str(error), statement)
     else:
         # Names that a listing gives back are paths as they were typed.
-        if "ANALYZE" in statement:
+        if "FORMAT json" in statement:
+            told = json.loads(rows[0][1])
+            ours = str(told.get("penstock", told.get("extra_info")))
+            assert MARK not in ours and "slowest_request_url" in ours, f"{statement}: {rows}"
+        elif "ANALYZE" in statement:
             box = str(rows).partition("Penstock")[2].partition("Total Time")[0]
             assert MARK not in box, f"{statement}: {rows}"
 

@@ -55,6 +55,12 @@ metrics! {
         "Sum of the time from sending each request to its last byte.";
     WaitMicros waits "wait_time_us" "microseconds"
         "Sum of the time that callers were blocked on I/O.";
+    WaitLinkMicros waits "wait_link_time_us" "microseconds"
+        "Of this, the wait for bytes of answers that had begun.";
+    WaitStoreMicros waits "wait_store_time_us" "microseconds"
+        "Of this, the wait for first bytes of answers: connections, pauses before a request is sent again and the time that an upload takes are in it.";
+    WaitMemoryMicros waits "wait_memory_time_us" "microseconds"
+        "Of this, the wait for memory within the limit.";
     Connections connections "connections" "count" "Connections opened.";
     ConnectionsWarmed connections "connections_warmed" "count"
         "Of these, connections opened before a request needed them; each other one was waited for.";
@@ -69,6 +75,8 @@ metrics! {
         "Reads answered from bytes that were fetched ahead.";
     FlightsShared reads "flights_shared" "count"
         "Spans, or parts of them, that came with a request of another reader, or lay ready for one.";
+    ReadAheadHitBytes reads "read_ahead_hit_bytes" "bytes"
+        "Bytes of reads that were fetched ahead, or on their way.";
     ReadAheadBytes reads "read_ahead_bytes" "bytes"
         "Bytes asked of stores ahead of reads; of files that are opened ahead, those that came.";
     ReadAheadWastedBytes reads "read_ahead_wasted_bytes" "bytes"
@@ -91,6 +99,11 @@ metrics! {
     WrappedReadsSplit wrapped "wrapped_reads_split" "count"
         "Reads of wrapped file systems that became several sub-reads at once.";
     WrappedSubReads wrapped "wrapped_sub_reads" "count" "Sub-reads of the reads that were split.";
+    VolumeReads volumes "volume_reads" "count"
+        "Reads of files on volumes (`nvme://`) by the plans of statements, from the device or from memory that was read ahead.";
+    VolumeBytesRead volumes "volume_bytes_read" "bytes" "Bytes of these reads.";
+    VolumeReadMicros volumes "volume_read_time_us" "microseconds"
+        "Sum of the time that these reads took.";
     Uploads uploads "uploads" "count" "Objects made durable.";
     UploadsAborted uploads "uploads_aborted" "count" "Uploads given up; nothing became visible.";
     MemoryHeldNow memory "memory_held_bytes_now" "bytes"

@@ -4,11 +4,13 @@ use crate::cause::{Asked, Cause, shown_url};
 use crate::location::Location;
 use crate::query::QueryCore;
 use crate::retry::{Decision, Past, Policy, decide};
+use crate::waits::{For, waiting};
 use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Metric, Result, Retry};
 use penstock_store::Again;
 use penstock_store::drive::timeout_at;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -119,7 +121,8 @@ impl Attempts {
 
     /// Runs one attempt whose answer is small: it must be there before the deadline.
     pub async fn bounded<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
-        let attempt = self.asked().run(attempt);
+        let attempt = pin!(self.asked().run(attempt));
+        let attempt = waiting(For::Store, attempt);
         match timeout_at(self.started + self.policy.deadline, attempt).await {
             Some(result) => result,
             None => Err(Error::new(Kind::Unavailable, NO_ANSWER)
@@ -148,7 +151,7 @@ impl Attempts {
                 self.sent_before += 1;
                 self.at.mount.sent_again(&query.scope, Again::Failed);
                 self.last = Some(error);
-                sleep(wait).await;
+                waiting(For::Store, pin!(sleep(wait))).await;
                 Ok(())
             }
             Decision::Final if self.has_newer_credentials(&error) => {
@@ -239,7 +242,10 @@ where
     loop {
         let result = match weight {
             Weight::Small => attempts.bounded(attempt()).await,
-            Weight::Body => attempts.asked().run(attempt()).await,
+            Weight::Body => {
+                let attempt = pin!(attempts.asked().run(attempt()));
+                waiting(For::Store, attempt).await
+            }
         };
         match result {
             Ok(answer) => return Ok(answer),

@@ -25,6 +25,7 @@ mod volumes;
 
 pub(crate) use machine::Memory as Machine;
 
+use crate::waits::{For, waiting};
 use futures_util::future::{Either, select};
 use penstock_base::{Metric, Metrics};
 use std::collections::VecDeque;
@@ -247,7 +248,9 @@ impl Budget {
         };
         _leaving = Leaving(self);
         loop {
-            match select(&mut granted, pin!(again.notified())).await {
+            let again = pin!(again.notified());
+            let answer = waiting(For::Memory, pin!(select(&mut granted, again))).await;
+            match answer {
                 Either::Left((answer, _)) => {
                     return answer.expect("a waiter leaves the queue only with its answer");
                 }

@@ -45,9 +45,11 @@ mod runtime;
 mod slots;
 mod spellings;
 mod statements;
+mod traffic;
 mod upload;
 #[cfg(test)]
 mod waiting;
+mod waits;
 mod warm;
 
 pub use budget::Budget;
@@ -70,7 +72,9 @@ pub use renewal::CurrentOptions;
 pub use request_log::{LoggedRequest, RequestLog};
 pub use runtime::{IoRuntime, POLL_INTERVAL};
 pub use statements::{STATEMENTS_MAX, Statement};
+pub use traffic::TrafficSoFar;
 pub use upload::Writer;
+pub use waits::thread_waited;
 
 // The nouns of the verbs above, for doors that must not depend on the stores.
 pub use penstock_store::{

@@ -8,7 +8,9 @@ use crate::location::{Location, ObjectId, StoreOption};
 use crate::read::{Neighbours, Opened};
 use crate::request_log::{RequestLog, Scope};
 use crate::statements::Statement;
+use crate::traffic::TrafficSoFar;
 use crate::upload::{DetachedUploads, Outputs};
+use crate::waits::{add_waited, blocked};
 use crate::warm::WarmUps;
 use penstock_base::{Metric, Metrics, Result, Settings};
 use penstock_store::ObjectMeta;
@@ -16,7 +18,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 /// A statement. Dropping it gives up the uploads that were finished detached and never waited for.
@@ -162,12 +164,8 @@ impl Query {
         let observer = &engine.observer;
         let numbered = (statement > 0).then(|| observer.statements.begin(statement));
         let metrics = numbered.as_ref().map(|it| Arc::clone(&it.metrics)).unwrap_or_default();
-        let scope = Arc::new(Scope {
-            statement,
-            metrics,
-            log: RequestLog::new(settings.request_log_entries),
-            engine: Arc::clone(&engine.observer),
-        });
+        let log = RequestLog::new(settings.request_log_entries);
+        let scope = Scope::new(statement, metrics, log, Arc::clone(&engine.observer));
         let core = Arc::new(QueryCore {
             number: engine.disk.query_begins(),
             engine,
@@ -199,9 +197,11 @@ impl Query {
     /// forked child.
     pub fn block_on<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
         let started = Instant::now();
-        let result = self.core.engine.block_on(self.core.run(verb), || {
-            self.interrupted.as_ref().is_some_and(|interrupted| interrupted())
-        });
+        let verb = blocked(&self.core.scope, self.core.run(verb));
+        let result = self
+            .core
+            .engine
+            .block_on(verb, || self.interrupted.as_ref().is_some_and(|interrupted| interrupted()));
         let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.core.scope.count(Metric::WaitMicros, micros);
         result
@@ -231,6 +231,28 @@ impl Query {
     /// Counters of this query.
     pub fn metrics(&self) -> &Metrics {
         &self.core.scope.metrics
+    }
+
+    /// How busy this query kept stores and volumes, and what took longest.
+    pub fn traffic(&self) -> TrafficSoFar {
+        self.core.scope.traffic.so_far()
+    }
+
+    /// The calling thread has read a file on a volume for it, which took until now.
+    pub fn has_read_volume(&self, began: Instant, bytes: u64) {
+        let (scope, took) = (&self.core.scope, began.elapsed());
+        scope.count(Metric::VolumeReads, 1);
+        scope.count(Metric::VolumeBytesRead, bytes);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        scope.count(Metric::VolumeReadMicros, micros);
+        scope.traffic.read(began, took);
+        add_waited(took);
+    }
+
+    /// A thread has worked on the plan of its statement for so long, its waits not counted: see
+    /// [`crate::thread_waited`].
+    pub fn has_worked(&self, took: Duration) {
+        self.core.scope.traffic.worked(took);
     }
 
     /// The requests of this query; drain them for the host's log.

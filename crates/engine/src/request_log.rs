@@ -5,6 +5,8 @@
 
 use crate::cause::{Asked, Cause};
 use crate::statements::Statements;
+use crate::traffic::Traffic;
+use crate::waits::Background;
 use penstock_base::{Metric, Metrics};
 use penstock_store::{Observer, Reason, RequestEvent};
 use std::collections::VecDeque;
@@ -103,10 +105,34 @@ pub(crate) struct Scope {
     pub statement: u64,
     pub metrics: Arc<Metrics>,
     pub log: RequestLog,
+    pub traffic: Traffic,
+    pub background: Background,
     pub engine: Arc<EngineObserver>,
 }
 
 impl Scope {
+    pub fn new(
+        statement: u64,
+        metrics: Arc<Metrics>,
+        log: RequestLog,
+        engine: Arc<EngineObserver>,
+    ) -> Arc<Self> {
+        let (traffic, background) = Default::default();
+        Arc::new(Scope { statement, metrics, log, traffic, background, engine })
+    }
+
+    /// One of its own.
+    #[cfg(test)]
+    pub fn for_test() -> Arc<Self> {
+        let engine = Arc::new(EngineObserver::new(Arc::default(), 2));
+        Scope::new(7, Arc::default(), RequestLog::new(10), engine)
+    }
+
+    /// That of the running task, if it works for one.
+    pub fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(|running| Arc::clone(&running.scope)).ok()
+    }
+
     /// Adds to the query's and the engine's counter.
     pub fn count(&self, metric: Metric, amount: u64) {
         self.metrics.add(metric, amount);
@@ -172,6 +198,7 @@ impl Observer for EngineObserver {
         // Outside of any scope (an abort at shutdown) only the engine counts it.
         let _ = CURRENT.try_with(|Running { scope, .. }| {
             count_request(&scope.metrics, &request.event);
+            scope.traffic.request(&request);
             scope.log.push(request.clone());
         });
         self.log.push(request);
@@ -250,18 +277,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_counts_for_the_engine_and_for_its_query() {
-        let observer = Arc::new(EngineObserver::new(Arc::default(), 2));
-        let scope = Arc::new(Scope {
-            statement: 7,
-            metrics: Arc::default(),
-            log: RequestLog::new(10),
-            engine: Arc::clone(&observer),
-        });
+        let scope = Scope::for_test();
+        let observer = Arc::clone(&scope.engine);
         scope.run(async { observer.request_finished(event("GET")) }).await;
         observer.request_finished(event("PUT"));
         observer.request_finished(event("PUT"));
         assert_eq!(scope.metrics.get(Metric::Requests), 1);
         assert_eq!(scope.metrics.get(Metric::BytesRead), 10);
+        let so_far = scope.traffic.so_far();
+        assert_eq!(so_far.slowest_request, Duration::from_micros(5));
+        assert_eq!(
+            (so_far.requests_busy, &*so_far.slowest_url),
+            (so_far.slowest_request, "s3://b/k")
+        );
         assert_eq!(observer.metrics.get(Metric::RequestsPut), 2);
         assert_eq!(scope.log.drain().len(), 1);
         let numbers: Vec<u64> = observer.log.snapshot().iter().map(|row| row.number).collect();

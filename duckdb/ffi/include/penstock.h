@@ -92,6 +92,14 @@ void ps_query_writes_each_name_once(const ps_query *query);
 /* The host fetches ahead the columns of its scans itself. */
 void ps_query_host_reads_ahead(const ps_query *query);
 ps_rows *ps_query_stats(const ps_query *query); /* area, name, unit, value, description; this query only */
+/* What a profile says of the statement so far: name, type (uint64, string), value. What is zero is left out; no rows: it had
+ * nothing to do with us. */
+ps_rows *ps_query_profile(const ps_query *query);
+ps_rows *ps_query_box(const ps_query *query); /* the same as the box of EXPLAIN ANALYZE: one cell, empty where no rows are */
+ps_rows *ps_profile_values(void); /* every value that a profile may have: name, unit, type (uint64, string), description */
+/* A thread has worked on the plan for so long; its waits, by ps_thread_waited_us, are not in it. */
+void ps_query_worked(const ps_query *query, uint64_t micros);
+uint64_t ps_thread_waited_us(void); /* what the calling thread has waited for links, stores, memory and devices */
 /* What is remembered of objects: cache, url, object, etag, size_bytes, cached_bytes, blocks. */
 bool ps_query_cache(const ps_query *query, ps_rows **out, ps_error **error);
 bool ps_query_clear_cache(const ps_query *query, ps_error **error);
@@ -248,8 +256,8 @@ enum {
 bool ps_file_open(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, uint32_t flags, ps_file **out,
                   ps_error **error);
 void ps_file_free(ps_file *file);
-/* Fills `buffer`; fewer bytes only at the end of the file. */
-bool ps_file_read(const ps_file *file, void *buffer, uint64_t len, uint64_t offset, uint64_t *got, ps_error **error);
+/* Fills `buffer`; fewer bytes only at the end of the file. `query`: for which statement, or null. */
+bool ps_file_read(const ps_file *file, const ps_query *query, void *buffer, uint64_t len, uint64_t offset, uint64_t *got, ps_error **error);
 bool ps_file_write(const ps_file *file, const void *data, uint64_t len, uint64_t offset, ps_error **error);
 bool ps_file_sync(const ps_file *file, ps_error **error); /* bytes and size are durable on return */
 bool ps_file_truncate(const ps_file *file, uint64_t size_bytes, ps_error **error);

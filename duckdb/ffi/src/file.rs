@@ -2,6 +2,7 @@
 
 use crate::abi::{PsPair, PsStr, free, give, handle};
 use crate::error::{PsError, guarded};
+use crate::query::PsQuery;
 use crate::rows::PsRows;
 use crate::volumes::{At, PsVolumes, Target, put};
 use crate::window::{Plan, SMALL_MAX_BYTES, Window};
@@ -9,6 +10,7 @@ use penstock_base::{Error, Kind, Result};
 use penstock_device::volume::{File, Lock, OpenFileOptions, SharedVolume, Version};
 use std::ffi::c_void;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// Bytes that a look at a file takes along, so that it need not open the device a second time.
 const HEAD_BYTES: usize = 4096;
@@ -238,11 +240,12 @@ fn length(len: u64) -> Result<usize> {
 /// See the header.
 ///
 /// # Safety
-/// `file` came from this library, `buffer` has `len` writable bytes that nobody else uses, the
-/// out-parameters are null or writable.
+/// `file` and `query` came from this library, `buffer` has `len` writable bytes that nobody else
+/// uses, the out-parameters are null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_file_read(
     file: *const PsFile,
+    query: *const PsQuery,
     buffer: *mut c_void,
     len: u64,
     offset: u64,
@@ -260,7 +263,12 @@ pub unsafe extern "C" fn ps_file_read(
                 return Err(Error::new(Kind::Internal, "the read buffer is null"));
             }
             let into = std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length(len)?);
-            put(got, file.read(into, offset)? as u64)
+            let began = Instant::now();
+            let count = file.read(into, offset)? as u64;
+            if let Some(query) = query.as_ref() {
+                query.query.has_read_volume(began, count);
+            }
+            put(got, count)
         })
     }
     .is_some()

@@ -123,6 +123,20 @@ impl PsRows {
         PsRows { columns: &["text"], rows: vec![vec![text]] }
     }
 
+    /// The values of one profile.
+    pub(crate) fn of_profile(
+        values: impl Iterator<Item = (&'static str, &'static str, String)>,
+    ) -> Self {
+        let row = |(name, kind, value): (&str, &str, String)| vec![name.into(), kind.into(), value];
+        PsRows { columns: &["name", "type", "value"], rows: values.map(row).collect() }
+    }
+
+    /// What values profiles may have: name, unit, type, meaning.
+    pub(crate) fn of_profile_values(values: impl Iterator<Item = [&'static str; 4]>) -> Self {
+        let columns = &["name", "unit", "type", "description"];
+        PsRows { columns, rows: values.map(|row| row.map(String::from).into()).collect() }
+    }
+
     pub(crate) fn of_names(names: Vec<String>) -> Self {
         PsRows { columns: &["name"], rows: names.into_iter().map(|name| vec![name]).collect() }
     }

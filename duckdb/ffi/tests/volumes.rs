@@ -100,7 +100,7 @@ fn read(file: *mut PsFile, length: usize, offset: u64) -> Result<Vec<u8>, (Kind,
     let (mut bytes, mut got, mut error) = (vec![0u8; length], 0, null_mut());
     let room = bytes.as_mut_ptr().cast::<c_void>();
     // SAFETY: a handle of the library, writable bytes.
-    match unsafe { ps_file_read(file, room, length as u64, offset, &mut got, &mut error) } {
+    match unsafe { ps_file_read(file, null(), room, length as u64, offset, &mut got, &mut error) } {
         true => {
             bytes.truncate(usize::try_from(got).unwrap());
             Ok(bytes)
@@ -144,9 +144,9 @@ fn nulls_are_errors_and_never_crashes() {
             &|e| ps_volume_glob(opened.volumes, url, null(), 0, null_mut(), e),
             &|e| ps_file_open(null(), url, null(), 0, 0, other, e),
             &|e| ps_file_open(opened.volumes, url, null(), 0, 0, null_mut(), e),
-            &|e| ps_file_read(null(), room, 1, 0, got, e),
-            &|e| ps_file_read(file, null_mut(), 1, 0, got, e),
-            &|e| ps_file_read(file, room, 0, 0, null_mut(), e),
+            &|e| ps_file_read(null(), null(), room, 1, 0, got, e),
+            &|e| ps_file_read(file, null(), null_mut(), 1, 0, got, e),
+            &|e| ps_file_read(file, null(), room, 0, 0, null_mut(), e),
             &|e| ps_file_write(null(), room, 1, 0, e),
             &|e| ps_file_write(file, null(), 1, 0, e),
             &|e| ps_file_sync(null(), e),
@@ -186,7 +186,7 @@ fn ranges_that_no_device_has_are_refused_and_change_nothing() {
     for length in [u64::MAX, 1 << 63] {
         // SAFETY: the length is what is tested: it must be refused before the room is touched.
         unsafe {
-            assert!(!ps_file_read(file, room, length, 0, &mut got, &mut error));
+            assert!(!ps_file_read(file, null(), room, length, 0, &mut got, &mut error));
             assert_eq!(told(error).0, Kind::Invalid);
             assert!(!ps_file_write(file, room, length, 0, &mut error));
             assert_eq!(told(error).0, Kind::Invalid);

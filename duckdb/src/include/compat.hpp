@@ -20,6 +20,7 @@
 #include "duckdb/main/connection_manager.hpp"
 #include "duckdb/main/database.hpp"
 #include "duckdb/main/extension/extension_loader.hpp"
+#include "duckdb/main/query_profiler.hpp"
 #include "duckdb/main/secret/secret.hpp"
 #include "duckdb/main/secret/secret_manager.hpp"
 #include "duckdb/parser/parsed_data/create_scalar_function_info.hpp"
@@ -107,6 +108,64 @@ inline TableFunction FunctionOfText(const char *name, const char *parameter, tab
 #endif
 	return function;
 }
+
+//! A value that the profiles of statements may have, besides DuckDB's own.
+struct ProfileMetric {
+	string name;
+	//! uint64 or string.
+	string type;
+	string description;
+	string unit;
+};
+//! Name and value; numbers as UBIGINT.
+using ProfileValues = vector<std::pair<string, Value>>;
+
+#if PENSTOCK_DUCKDB_2
+inline void RegisterProfileMetric(ExtensionLoader &loader, const ProfileMetric &metric) {
+	loader.RegisterMetric({metric.name, metric.type, metric.description, metric.unit});
+}
+
+//! Puts them into the profile of the running statement, in place of those of the same names.
+inline void SetInProfile(ClientContext &context, const ProfileValues &values) {
+	auto &profiler = QueryProfiler::Get(context);
+	profiler.GetRootUnderLock([&](optional_ptr<ProfilingNode> root) {
+		// 2.0.0 has no place for them before there is a plan.
+		if (!root) {
+			return;
+		}
+		for (auto &value : values) {
+			profiler.SetMetric(value.first, value.second);
+		}
+	});
+}
+#else
+inline void RegisterProfileMetric(ExtensionLoader &, const ProfileMetric &) {
+}
+
+//! Puts them into the profile of the running statement, in place of those of the same names. It has no metrics but
+//! DuckDB's: they stand in what the root of the plan tells of itself, as text.
+inline void SetInProfile(ClientContext &context, const ProfileValues &values) {
+	QueryProfiler::Get(context).GetRootUnderLock([&](optional_ptr<ProfilingNode> root) {
+		if (!root) {
+			return;
+		}
+		auto &metrics = root->GetProfilingInfo().metrics;
+		auto known = metrics.find(MetricType::EXTRA_INFO);
+		if (known == metrics.end()) {
+			return; // its user wants no such text
+		}
+		InsertionOrderPreservingMap<string> texts;
+		for (auto &entry : MapValue::GetChildren(known->second)) {
+			auto &pair = StructValue::GetChildren(entry);
+			texts[pair[0].ToString()] = pair[1].ToString();
+		}
+		for (auto &value : values) {
+			texts[value.first] = value.second.ToString();
+		}
+		known->second = Value::MAP(texts);
+	});
+}
+#endif
 
 //! The one value of all rows.
 inline void SetAll(Vector &vector, const Value &value, idx_t count) {

@@ -201,6 +201,8 @@ public:
 	void Adopt(ClientContext &client, const string &name, const string &value);
 	//! True on a thread that runs a task of this connection's statement.
 	static bool RunsTaskOf(const ClientContext &client);
+	//! The statement whose plan the calling thread runs; null where it runs none.
+	static shared_ptr<Query> OfTask();
 	//! A file of an earlier statement failed: the next statement fails.
 	void FailsLater(const ErrorData &failure) {
 		late.Keep(failure);
@@ -227,6 +229,8 @@ public:
 
 private:
 	shared_ptr<Engine> engine;
+	//! Puts what the box shows into the profile, which has no box of ours where it is JSON.
+	void ShowInProfile(ClientContext &client);
 	void ThrowLate(const char *consequence);
 	void KeepLeftOver(const vector<weak_ptr<WriterState>> &in_use);
 
@@ -250,6 +254,8 @@ struct Scope {
 	shared_ptr<Query> own;
 };
 
+//! Says once what values profiles may have.
+void RegisterProfile(ExtensionLoader &loader);
 //! Sends the requests finished since the last call to DuckDB's HTTP log.
 void LogRequests(Query &query);
 

@@ -105,8 +105,8 @@ mod tests {
         let metrics: Arc<Metrics> = Arc::default();
         let engine = Arc::new(EngineObserver::new(Arc::clone(&metrics), 0));
         let (metrics_of, log) = (Arc::default(), RequestLog::new(0));
-        let scope = Scope { statement: 0, metrics: metrics_of, log, engine };
-        (metrics, Arc::new(scope))
+        let scope = Scope::new(0, metrics_of, log, engine);
+        (metrics, scope)
     }
 
     #[test]

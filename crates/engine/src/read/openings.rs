@@ -136,6 +136,15 @@ impl Opening {
         }
     }
 
+    /// What is read for the first time of its window was wanted.
+    fn is_read(&self, range: ByteRange) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = read.bytes_in(self.window);
+        read.add(range);
+        let hit_bytes = read.bytes_in(self.window) - before;
+        self.scope.count(Metric::ReadAheadHitBytes, hit_bytes);
+    }
+
     fn read_bytes(&self, range: ByteRange) -> u64 {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).bytes_in(range)
     }
@@ -255,7 +264,7 @@ impl Openings {
     pub fn read(&mut self, index: usize, range: ByteRange) {
         self.read_bytes += range.len();
         if let Some((opening, _)) = self.in_use.get(&index) {
-            opening.read.lock().unwrap_or_else(PoisonError::into_inner).add(range);
+            opening.is_read(range);
         }
     }
 

@@ -197,6 +197,7 @@ impl Reader {
             ready.ahead = self.ahead.blocks(&source, range, &ready.held, is_cached);
         }
         let mut from_ahead = !ready.ahead.is_empty() || !ready.begun.is_empty();
+        let ahead_bytes = ready.ahead_bytes(range);
         if is_cached {
             from_ahead = came_ahead(&ready.ahead);
             is_cached = !from_ahead;
@@ -204,7 +205,10 @@ impl Reader {
             // Nothing waits for the network.
             (ready.ahead, ready.begun) = Default::default();
         }
-        query.scope.count(Metric::ReadAheadHits, u64::from(from_ahead));
+        if from_ahead {
+            query.scope.count(Metric::ReadAheadHits, 1);
+            query.scope.count(Metric::ReadAheadHitBytes, ahead_bytes);
+        }
         let requests = self.requests(query, range, &ready.ranges());
         if !from_ahead && ready.blocks.is_empty() && is_here(&requests.spans) {
             query.scope.count(Metric::OpenFetchHits, 1);

@@ -6,6 +6,7 @@ use crate::read::begun::Begun;
 use crate::read::block::Block;
 use crate::read::held::Piece;
 use crate::read::plan::{Source as SpanSource, Span, plan};
+use crate::read::ranges::Ranges;
 use crate::read::room::copy_into;
 use penstock_base::ByteRange;
 use std::sync::Arc;
@@ -37,6 +38,16 @@ impl Ready {
         let ahead = self.ahead.iter().map(|block| block.range);
         let begun = self.begun.iter().flatten().map(|begun| begun.range);
         held.chain(blocks).chain(ahead).chain(begun).collect()
+    }
+
+    /// How much of a range was fetched ahead, or is on its way.
+    pub fn ahead_bytes(&self, range: ByteRange) -> u64 {
+        let mut ahead = Ranges::default();
+        let begun = self.begun.iter().flatten().map(|begun| begun.range);
+        for part in self.ahead.iter().map(|block| block.range).chain(begun) {
+            ahead.add(part);
+        }
+        ahead.bytes_in(range)
     }
 
     /// Whether all of a range is here, and the cache has some of it that opening did not bring.

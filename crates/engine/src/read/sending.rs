@@ -4,6 +4,7 @@ use crate::attempt::Attempts;
 use crate::cause::Asked;
 use crate::location::Location;
 use crate::query::QueryCore;
+use crate::waits::{For, waiting};
 use futures_util::future::{Either, select};
 use penstock_base::{Error, Kind, Result, Retry};
 use penstock_store::{Again, GetRequest, GetResponse};
@@ -28,7 +29,7 @@ pub(super) async fn get(
     let pace = &at.mount.pace;
     loop {
         let came = Instant::now();
-        let entered = pace.enter().await;
+        let entered = waiting(For::Store, pin!(pace.enter())).await;
         let asked = Instant::now();
         attempts.excuse(asked - came);
         let answer = attempts.bounded(first_byte(query, at, request)).await;

@@ -13,11 +13,13 @@ use crate::read::sending::{Unasked, get};
 use crate::read::through::{self, Through, Wants};
 use crate::read::trails::Mark;
 use crate::read::version::{Version, changed, mismatch};
+use crate::waits::{For, waiting};
 use bytes::Bytes;
 use penstock_base::{ByteRange, Error, Kind, Result, Retry};
 use penstock_store::{
     Again, Body, FilePiece, GetRange, GetRequest, GetResponse, ObjectMeta, Ranges,
 };
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -286,9 +288,10 @@ impl Stream {
             };
             let left = usize::try_from(self.body_end - self.next).unwrap_or(usize::MAX);
             let asked = Instant::now();
-            let waiting = self.at.mount.pace.waits();
-            let answer = body.read(&mut buf[..want.min(left)]).await;
-            waiting.came(*answer.as_ref().unwrap_or(&0));
+            let pace = self.at.mount.pace.waits();
+            let part = &mut buf[..want.min(left)];
+            let answer = waiting(For::Link, pin!(body.read(part))).await;
+            pace.came(*answer.as_ref().unwrap_or(&0));
             let error = match answer {
                 Ok(0) if self.range.end == u64::MAX => {
                     self.range.end = self.next;
