@@ -215,13 +215,9 @@ impl Reader {
         }
         let retries = query.scope.metrics.get(Metric::Retries);
         // Behind the first step of its own requests, in which they take connections.
-        let beside = async {
-            if approach.is_some() {
-                self.warm_next(query, &requests);
-            }
-        };
+        let beside = async { approach.is_some().then(|| self.warm_next(query, &requests)) };
         let carrying = self.carry_out(query, &mut *buf, &requests, &mut ready, approach.as_ref());
-        let (alone, ()) = join(carrying, beside).await;
+        let (alone, _) = join(carrying, beside).await;
         let alone = alone?;
         if let (Some(approach), Some(Some(run))) = (&approach, &run) {
             run.large_done(approach.bytes_per_s());
