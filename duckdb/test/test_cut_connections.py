@@ -90,6 +90,7 @@ def test_cut_twice_it_is_tried_again(
 
 HEADS = [
     ("s3", "HeadObject", "reset"),
+    ("s3", "HeadObject", "html"),
     ("azure", "GetBlobProperties", "reset"),
     ("azure", "GetBlobProperties", "html"),
 ]
