@@ -28,7 +28,7 @@ def listed(text: str) -> Rows:
 
 def row_of(nodeid: str, rows: Rows) -> str | None:
     """The row of a test, for all of its parameters."""
-    test = nodeid.split("/")[-1].split("[")[0]
+    test = nodeid.split("[")[0].split("/")[-1]
     return next((row for row in (test, test.split("::")[0]) if row in rows), None)
 
 
