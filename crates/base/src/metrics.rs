@@ -56,11 +56,11 @@ metrics! {
     WaitMicros waits "wait_time_us" "microseconds"
         "Sum of the time that callers were blocked on I/O.";
     WaitLinkMicros waits "wait_link_time_us" "microseconds"
-        "Of this, the wait for bytes of answers that had begun.";
+        "Of `wait_time_us`, the wait for bytes of answers that had begun.";
     WaitStoreMicros waits "wait_store_time_us" "microseconds"
-        "Of this, the wait for first bytes of answers: connections, pauses before a request is sent again and the time that an upload takes are in it.";
+        "Of `wait_time_us`, the wait for first bytes of answers: connections, pauses before a request is sent again and the time that an upload takes are in it.";
     WaitMemoryMicros waits "wait_memory_time_us" "microseconds"
-        "Of this, the wait for memory within the limit.";
+        "Of `wait_time_us`, the wait for memory within the limit.";
     Connections connections "connections" "count" "Connections opened.";
     ConnectionsWarmed connections "connections_warmed" "count"
         "Of these, connections opened before a request needed them; each other one was waited for.";

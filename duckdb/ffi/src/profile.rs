@@ -10,107 +10,105 @@ use penstock_engine::{Query, TrafficSoFar};
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// Where a value comes from.
+/// How a value that no counter has is made.
 #[derive(Clone, Copy)]
 enum Source {
-    Counter(Metric),
     /// Bytes in a second.
     Rate(&'static [Metric], fn(&TrafficSoFar) -> Duration),
     Micros(fn(&TrafficSoFar) -> Duration),
     Text(fn(&TrafficSoFar) -> &str),
 }
 
-/// A value of a profile: name, unit, source, meaning.
-type Value = (&'static str, &'static str, Source, &'static str);
+/// A value of a profile.
+#[derive(Clone, Copy)]
+enum Value {
+    /// With the name, unit and meaning of the counter.
+    Counter(Metric),
+    /// Name, unit, source and meaning.
+    Made(&'static str, &'static str, Source, &'static str),
+}
 
-use Source::{Counter, Micros, Rate, Text};
+use Source::{Micros, Rate, Text};
+use Value::{Counter, Made};
+
+impl Value {
+    /// Name, unit and meaning.
+    fn described(self) -> [&'static str; 3] {
+        match self {
+            Counter(metric) => {
+                let (_, name, unit, doc) = Metric::ALL[metric as usize];
+                [name, unit, doc]
+            }
+            Made(name, unit, _, doc) => [name, unit, doc],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        self.described()[0]
+    }
+
+    /// How DuckDB calls its type.
+    fn kind(self) -> &'static str {
+        if matches!(self, Made(_, _, Text(_), _)) { "string" } else { "uint64" }
+    }
+}
 
 /// Every value, in the order in which profiles have them.
 const VALUES: &[Value] = &[
-    ("requests", "count", Counter(Metric::Requests), "Requests sent, retries included."),
-    ("requests_get", "count", Counter(Metric::RequestsGet), "GET requests sent."),
-    ("requests_head", "count", Counter(Metric::RequestsHead), "HEAD requests sent."),
-    ("requests_put", "count", Counter(Metric::RequestsPut), "PUT requests sent."),
-    ("requests_post", "count", Counter(Metric::RequestsPost), "POST requests sent."),
-    ("requests_delete", "count", Counter(Metric::RequestsDelete), "DELETE requests sent."),
-    ("retries", "count", Counter(Metric::Retries), "Requests that were sent again."),
-    ("errors", "count", Counter(Metric::Errors), "Requests that ended in an error."),
-    ("bytes_read", "bytes", Counter(Metric::BytesRead), "Body bytes received."),
-    ("bytes_written", "bytes", Counter(Metric::BytesWritten), "Body bytes sent."),
-    (
+    Counter(Metric::Requests),
+    Counter(Metric::RequestsGet),
+    Counter(Metric::RequestsHead),
+    Counter(Metric::RequestsPut),
+    Counter(Metric::RequestsPost),
+    Counter(Metric::RequestsDelete),
+    Counter(Metric::Retries),
+    Counter(Metric::Errors),
+    Counter(Metric::BytesRead),
+    Counter(Metric::BytesWritten),
+    Made(
         "bytes_per_second",
         "bytes per second",
         Rate(&[Metric::BytesRead, Metric::BytesWritten], |traffic| traffic.requests_busy),
         "Body bytes, over the time in which at least one request was under way.",
     ),
-    (
+    Made(
         "slowest_request_us",
         "microseconds",
         Micros(|traffic| traffic.slowest_request),
         "The longest request, from sending it to its last byte.",
     ),
-    ("slowest_request_url", "", Text(|traffic| &traffic.slowest_url), "Its URL."),
-    (
-        "cache_bytes_read",
-        "bytes",
-        Counter(Metric::CacheBytesRead),
-        "Bytes read from the caches of bytes, on disk and in memory.",
+    Made(
+        "slowest_request_url",
+        "",
+        Text(|traffic| &traffic.slowest_url),
+        "The URL of the longest request.",
     ),
-    (
-        "read_ahead_hit_bytes",
-        "bytes",
-        Counter(Metric::ReadAheadHitBytes),
-        "Bytes of reads that were fetched ahead, or on their way.",
-    ),
-    (
-        "read_ahead_wasted_bytes",
-        "bytes",
-        Counter(Metric::ReadAheadWastedBytes),
-        "Bytes that were fetched ahead and that no read wanted.",
-    ),
-    (
-        "wait_link_time_us",
-        "microseconds",
-        Counter(Metric::WaitLinkMicros),
-        "Time in which threads waited for bytes of answers that had begun.",
-    ),
-    (
-        "wait_store_time_us",
-        "microseconds",
-        Counter(Metric::WaitStoreMicros),
-        "Time in which threads waited for first bytes of answers.",
-    ),
-    (
-        "wait_memory_time_us",
-        "microseconds",
-        Counter(Metric::WaitMemoryMicros),
-        "Time in which threads waited for memory within the limit.",
-    ),
-    (
-        "wait_device_time_us",
-        "microseconds",
-        Counter(Metric::VolumeReadMicros),
-        "Time that reads of volumes took.",
-    ),
-    (
+    Counter(Metric::CacheBytesRead),
+    Counter(Metric::ReadAheadHitBytes),
+    Counter(Metric::ReadAheadWastedBytes),
+    Counter(Metric::WaitLinkMicros),
+    Counter(Metric::WaitStoreMicros),
+    Counter(Metric::WaitMemoryMicros),
+    Made(
         "processor_time_us",
         "microseconds",
         Micros(|traffic| traffic.worked),
-        "Time in which threads worked on the plan and waited for none of these.",
+        "Time in which threads worked on the plan and waited for nothing of Penstock.",
     ),
-    ("volume_reads", "count", Counter(Metric::VolumeReads), "Reads of volumes on devices."),
-    ("volume_bytes_read", "bytes", Counter(Metric::VolumeBytesRead), "Bytes of these."),
-    (
+    Counter(Metric::VolumeReads),
+    Counter(Metric::VolumeBytesRead),
+    Counter(Metric::VolumeReadMicros),
+    Made(
         "volume_bytes_per_second",
         "bytes per second",
         Rate(&[Metric::VolumeBytesRead], |traffic| traffic.reads_busy),
-        "Bytes of these, over the time in which at least one was under way.",
+        "Bytes read from volumes, over the time in which at least one such read was under way.",
     ),
-    (
+    Made(
         "slowest_volume_read_us",
         "microseconds",
         Micros(|traffic| traffic.slowest_read),
-        "The longest of these.",
+        "The longest read of a volume.",
     ),
 ];
 
@@ -123,27 +121,29 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// The value as text; `None` where it is zero.
-fn shown(source: Source, metrics: &Metrics, traffic: &TrafficSoFar) -> Option<String> {
-    let number = match source {
+fn shown(value: Value, metrics: &Metrics, traffic: &TrafficSoFar) -> Option<String> {
+    let number = match value {
         Counter(metric) => metrics.get(metric),
-        Micros(time) => micros(time(traffic)),
-        Rate(bytes, time) => {
+        Made(_, _, Micros(time), _) => micros(time(traffic)),
+        Made(_, _, Rate(bytes, time), _) => {
             let bytes: u64 = bytes.iter().map(|metric| metrics.get(*metric)).sum();
             let seconds = time(traffic).as_secs_f64();
             // A cast saturates.
             if seconds > 0.0 { (bytes as f64 / seconds) as u64 } else { 0 }
         }
-        Text(text) => return Some(text(traffic).to_string()).filter(|text| !text.is_empty()),
+        Made(_, _, Text(text), _) => {
+            return Some(text(traffic).to_string()).filter(|text| !text.is_empty());
+        }
     };
     (number > 0).then(|| number.to_string())
 }
 
-/// The values that are not zero, by name; none where the statement had nothing to do with us.
-fn values(metrics: &Metrics, traffic: &TrafficSoFar) -> Vec<(&'static str, String)> {
+/// The values that are not zero; none where the statement had nothing to do with us.
+fn values(metrics: &Metrics, traffic: &TrafficSoFar) -> Vec<(Value, String)> {
     if USES.iter().all(|metric| metrics.get(*metric) == 0) {
         return Vec::new();
     }
-    let shown = |(name, _, source, _): &Value| Some((*name, shown(*source, metrics, traffic)?));
+    let shown = |value: &Value| Some((*value, shown(*value, metrics, traffic)?));
     VALUES.iter().filter_map(shown).collect()
 }
 
@@ -151,11 +151,11 @@ fn values(metrics: &Metrics, traffic: &TrafficSoFar) -> Vec<(&'static str, Strin
 const WIDTH: usize = 44;
 
 /// The values of a profile, by name.
-struct Named<'a>(&'a [(&'static str, String)]);
+struct Named<'a>(&'a [(Value, String)]);
 
 impl Named<'_> {
     fn text(&self, name: &str) -> Option<String> {
-        self.0.iter().find(|value| value.0 == name).map(|value| value.1.clone())
+        self.0.iter().find(|(value, _)| value.name() == name).map(|(_, text)| text.clone())
     }
 
     fn number(&self, name: &str, show: impl Fn(u64) -> String) -> Option<String> {
@@ -206,7 +206,7 @@ impl Named<'_> {
             time_of("waited for the link: ", "wait_link_time_us"),
             time_of("waited for the store: ", "wait_store_time_us"),
             time_of("waited for memory: ", "wait_memory_time_us"),
-            time_of("waited for devices: ", "wait_device_time_us"),
+            time_of("waited for devices: ", "volume_read_time_us"),
             time_of("processor: ", "processor_time_us"),
         ]
     }
@@ -234,7 +234,7 @@ fn seconds(micros: u64) -> String {
 }
 
 /// The box in EXPLAIN ANALYZE: as wide as those of DuckDB. Empty where there is nothing to show.
-fn drawn(values: &[(&'static str, String)]) -> String {
+fn drawn(values: &[(Value, String)]) -> String {
     if values.is_empty() {
         return String::new();
     }
@@ -254,13 +254,7 @@ fn drawn(values: &[(&'static str, String)]) -> String {
     text + &format!("│└{bar}┘│\n└─{bar}─┘\n")
 }
 
-/// How DuckDB calls the type of a value.
-fn type_of(name: &str) -> &'static str {
-    let is_text = |value: &Value| value.0 == name && matches!(value.2, Text(_));
-    if VALUES.iter().any(is_text) { "string" } else { "uint64" }
-}
-
-fn values_of(query: &Query) -> Vec<(&'static str, String)> {
+fn values_of(query: &Query) -> Vec<(Value, String)> {
     values(query.metrics(), &query.traffic())
 }
 
@@ -274,7 +268,7 @@ pub unsafe extern "C" fn ps_query_profile(query: *const PsQuery) -> *mut PsRows 
     let Ok(query) = (unsafe { handle(query, "query") }) else { return null_mut() };
     quiet(null_mut(), || {
         let values = values_of(&query.query).into_iter();
-        PsRows::of_profile(values.map(|(name, value)| (name, type_of(name), value))).give()
+        PsRows::of_profile(values.map(|(value, text)| (value.name(), value.kind(), text))).give()
     })
 }
 
@@ -293,7 +287,10 @@ pub unsafe extern "C" fn ps_query_box(query: *const PsQuery) -> *mut PsRows {
 #[unsafe(no_mangle)]
 pub extern "C" fn ps_profile_values() -> *mut PsRows {
     quiet(null_mut(), || {
-        let described = |(name, unit, _, doc): &Value| [*name, *unit, type_of(name), *doc];
+        let described = |value: &Value| {
+            let [name, unit, doc] = value.described();
+            [name, unit, value.kind(), doc]
+        };
         PsRows::of_profile_values(VALUES.iter().map(described)).give()
     })
 }
@@ -330,7 +327,8 @@ mod tests {
     fn what_is_zero_is_not_there() {
         let metrics = counted(&[(Metric::Requests, 2), (Metric::RequestsGet, 2)]);
         let values = values(&metrics, &TrafficSoFar::default());
-        assert_eq!(values, [("requests", "2".to_string()), ("requests_get", "2".to_string())]);
+        let named: Vec<_> = values.iter().map(|(value, text)| (value.name(), &text[..])).collect();
+        assert_eq!(named, [("requests", "2"), ("requests_get", "2")]);
         let lines: Vec<String> = drawn(&values).lines().map(str::to_string).collect();
         let inside = |line: &String| line.trim_matches(['│', ' ']).to_string();
         let said: Vec<String> = lines[2..lines.len() - 2].iter().map(inside).collect();
@@ -345,7 +343,7 @@ mod tests {
     }
 
     /// A statement that did everything.
-    fn busy() -> Vec<(&'static str, String)> {
+    fn busy() -> Vec<(Value, String)> {
         let mut counts: Vec<_> = Metric::ALL.iter().map(|row| (row.0, 1)).collect();
         counts.extend([(Metric::BytesRead, 3 << 20), (Metric::VolumeBytesRead, 1_999_999)]);
         let traffic = TrafficSoFar {
@@ -395,8 +393,8 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_each_has_a_sentence() {
-        for (index, (name, _, _, doc)) in VALUES.iter().enumerate() {
-            assert!(VALUES[..index].iter().all(|other| other.0 != *name), "{name}");
+        for (index, [name, _, doc]) in VALUES.iter().map(|value| value.described()).enumerate() {
+            assert!(VALUES[..index].iter().all(|other| other.name() != name), "{name}");
             assert!(doc.ends_with('.'), "{name}");
         }
     }
