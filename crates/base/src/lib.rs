@@ -18,7 +18,7 @@ pub mod settings;
 pub use bytesize::ByteSize;
 pub use error::{Error, Kind, Result, Retry};
 pub use histogram::Histogram;
-pub use metrics::{DeviceMetric, Metric, Metrics};
+pub use metrics::{DeviceMetric, Metric, Metrics, micros};
 pub use range::ByteRange;
 pub use secret::Secret;
 pub use settings::{ServeSettings, Settings};

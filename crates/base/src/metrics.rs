@@ -5,6 +5,12 @@
 //! ANALYZE from the first, `/metrics` of the gateway from [`GATEWAY`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A time as counters have it: in microseconds.
+pub fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
 
 macro_rules! metrics {
     (

@@ -1,5 +1,6 @@
 //! How long a store takes to its first byte, as seen lately.
 
+use penstock_base::micros;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -59,7 +60,7 @@ impl Latency {
     }
 
     fn note_at(&self, at: Instant, time: Duration) {
-        let sample = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let sample = micros(time);
         // Two that note at once may lose one sample.
         let old = self.expected_micros.load(Ordering::Relaxed);
         let next = sample.min(old + sample.saturating_sub(old) / 8);

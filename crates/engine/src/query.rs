@@ -12,7 +12,7 @@ use crate::traffic::TrafficSoFar;
 use crate::upload::{DetachedUploads, Outputs};
 use crate::waits::{add_waited, blocked};
 use crate::warm::WarmUps;
-use penstock_base::{Metric, Metrics, Result, Settings};
+use penstock_base::{Metric, Metrics, Result, Settings, micros};
 use penstock_store::ObjectMeta;
 use std::collections::HashMap;
 use std::future::Future;
@@ -202,8 +202,7 @@ impl Query {
             .core
             .engine
             .block_on(verb, || self.interrupted.as_ref().is_some_and(|interrupted| interrupted()));
-        let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.core.scope.count(Metric::WaitMicros, micros);
+        self.core.scope.count(Metric::WaitMicros, micros(started.elapsed()));
         result
     }
 
@@ -243,8 +242,7 @@ impl Query {
         let (scope, took) = (&self.core.scope, began.elapsed());
         scope.count(Metric::VolumeReads, 1);
         scope.count(Metric::VolumeBytesRead, bytes);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        scope.count(Metric::VolumeReadMicros, micros);
+        scope.count(Metric::VolumeReadMicros, micros(took));
         scope.traffic.read(began, took);
         add_waited(took);
     }

@@ -7,7 +7,7 @@ use crate::cause::{Asked, Cause};
 use crate::statements::Statements;
 use crate::traffic::Traffic;
 use crate::waits::Background;
-use penstock_base::{Metric, Metrics};
+use penstock_base::{Metric, Metrics, micros};
 use penstock_store::{Observer, Reason, RequestEvent};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -236,8 +236,7 @@ fn count_request(metrics: &Metrics, event: &RequestEvent) {
     metrics.add(Metric::BytesRead, event.received_bytes);
     metrics.add(Metric::BytesWritten, event.sent_bytes);
     metrics.add(Metric::Connections, u64::from(event.new_connection));
-    let micros = u64::try_from(event.total.as_micros()).unwrap_or(u64::MAX);
-    metrics.add(Metric::RequestMicros, micros);
+    metrics.add(Metric::RequestMicros, micros(event.total));
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! How busy a statement kept its stores and devices, and what took longest.
 
 use crate::request_log::LoggedRequest;
+use penstock_base::micros;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -19,10 +20,10 @@ struct Busy {
 }
 
 impl Busy {
-    /// A work has ended. Works are told in the order in which they end, or nearly so.
+    /// Adds a work that has ended. They come in the order in which they end, or nearly so.
     fn add(&mut self, begin_us: u64, end_us: u64) {
         let (mut begin, mut end) = (begin_us, end_us.max(begin_us));
-        // Those that begin after this one has ended, if it is told late.
+        // Those that begin after this one has ended, where it comes late.
         let mut later = Vec::new();
         while let Some(&(last_begin, last_end)) = self.stretches.back() {
             if last_end < begin {
@@ -127,10 +128,6 @@ impl Traffic {
     }
 }
 
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,7 +144,7 @@ mod tests {
         assert_eq!(total(&[]), 0);
         assert_eq!(total(&[(0, 10), (5, 12), (20, 25)]), 17);
         assert_eq!(total(&[(0, 10), (20, 25), (30, 40), (5, 45)]), 45, "one covers the pauses");
-        assert_eq!(total(&[(20, 25), (0, 10)]), 15, "one is told late");
+        assert_eq!(total(&[(20, 25), (0, 10)]), 15, "one comes late");
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 //! was sent ahead, it counts by what the background of its statement waits for meanwhile.
 
 use crate::request_log::Scope;
-use penstock_base::Metric;
+use penstock_base::{Metric, micros};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -221,7 +221,7 @@ impl Drop for Blocked<'_> {
         self.goes_on();
         for (cause, metric) in ALL {
             let spent = self.spent[cause as usize];
-            self.scope.count(metric, u64::try_from(spent.as_micros()).unwrap_or(u64::MAX));
+            self.scope.count(metric, micros(spent));
         }
         add_waited(self.spent.iter().sum());
     }
@@ -316,12 +316,12 @@ mod tests {
     #[tokio::test]
     async fn who_waits_for_the_background_counts_what_that_waits_for() {
         let scope = Scope::for_test();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let ahead = tokio::spawn(scope.run(async {
             waiting(For::Link, pin!(tokio::time::sleep(40 * MS))).await;
-            tell.send(()).expect("somebody waits");
+            sender.send(()).expect("somebody waits");
         }));
-        blocked(&scope, told).await.expect("it is told");
+        blocked(&scope, receiver).await.expect("a value comes");
         ahead.await.expect("no panic");
         let [link, store, memory] = counted(&scope);
         assert!(link > 0 && store == 0 && memory == 0, "{link} {store} {memory}");

@@ -6,7 +6,7 @@ use crate::claims::Claim;
 use crate::keys::KeyRing;
 use crate::telemetry::Telemetry;
 use crate::{cause, claims, trace};
-use penstock_base::{Error, redact};
+use penstock_base::{Error, micros, redact};
 use penstock_store::{RequestEvent, Span};
 use s3s::access::S3AccessContext;
 use s3s::path::S3Path;
@@ -294,8 +294,7 @@ pub fn backend_request(name: &str, event: &RequestEvent) {
     // Work that belongs to no request (the look of /readyz) has no account.
     let _ = CURRENT.try_with(|exchange| {
         exchange.backend_requests.fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(event.total.as_micros()).unwrap_or(u64::MAX);
-        exchange.backend_micros.fetch_add(micros, Ordering::Relaxed);
+        exchange.backend_micros.fetch_add(micros(event.total), Ordering::Relaxed);
         let is_broken = !event.error.is_empty() && !event.is_unread();
         if event.status >= 500 || is_broken {
             let mut failing = exchange.failing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,9 +6,10 @@
 use crate::access_log::rfc3339;
 use crate::exchange::next_number;
 use http::HeaderMap;
+use penstock_base::micros;
 use penstock_store::{RequestEvent, Span};
 use serde::Serialize;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Characters of a `traceparent` of version 00.
 const LENGTH: usize = 55;
@@ -129,7 +130,6 @@ impl<'a> BackendLine<'a> {
         let rest = event.url.split_once("://").map_or(event.url.as_str(), |(_, rest)| rest);
         let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         BackendLine {
             time: event.started,
             trace_id: event.span.as_ref().map(trace_id),
@@ -154,6 +154,7 @@ impl<'a> BackendLine<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::time::Duration;
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const PARENT: &str = "00f067aa0ba902b7";

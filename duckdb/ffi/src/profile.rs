@@ -5,7 +5,7 @@ use crate::abi::handle;
 use crate::error::quiet;
 use crate::query::PsQuery;
 use crate::rows::PsRows;
-use penstock_base::{Metric, Metrics};
+use penstock_base::{Metric, Metrics, micros};
 use penstock_engine::{Query, TrafficSoFar};
 use std::ptr::null_mut;
 use std::time::Duration;
@@ -115,10 +115,6 @@ const VALUES: &[Value] = &[
 /// Without any of them a statement had nothing to do with us.
 const USES: [Metric; 4] =
     [Metric::Requests, Metric::MetadataHits, Metric::CacheHits, Metric::VolumeReads];
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
 
 /// The value as text; `None` where it is zero.
 fn shown(value: Value, metrics: &Metrics, traffic: &TrafficSoFar) -> Option<String> {

@@ -6,7 +6,7 @@ use crate::error::{PsError, guarded};
 use crate::names::locate;
 use crate::query::PsQuery;
 use crate::rows::epoch_us;
-use penstock_base::{Error, Kind, Result};
+use penstock_base::{Error, Kind, Result, micros};
 use penstock_engine::{ETag, IsKept, Known, Listed, ObjectMeta, Reader};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn ps_reader_valid_for(
         };
         let Some(time) = reader.reader.valid_for(&query.query) else { return false };
         if let Some(out) = us.as_mut() {
-            *out = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            *out = micros(time);
         }
         true
     }

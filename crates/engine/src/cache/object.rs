@@ -73,7 +73,8 @@ impl CachedObject {
             return None;
         }
         // A version that the host is not told it does not keep.
-        let host_takes = memory.is_some() && query.engine.host_versions.takes(&at.url(), version);
+        let takes = || query.engine.host_versions.takes(|| at.url(), version);
+        let host_takes = memory.is_some() && takes();
         let version = version_of(at, version)?;
         Some(CachedObject { disk, memory, host_takes, version, at: at.clone() })
     }

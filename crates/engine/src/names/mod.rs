@@ -20,7 +20,7 @@ pub use pattern::fits as fits_pattern;
 pub(crate) use pattern::fuzz as fuzz_pattern;
 pub(crate) use turned::Turned;
 
-use penstock_base::redact;
+use penstock_base::{micros, redact};
 use penstock_store::ObjectMeta;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Listed {
     /// As a number for callers that keep it; never 0. It means something to this process only.
     pub fn to_us(self) -> u64 {
         let since = self.0.saturating_duration_since(*BEGINNING.get_or_init(|| self.0));
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
+        micros(since).saturating_add(1)
     }
 
     /// What such a number stood for, within a microsecond; `None` for 0.

@@ -215,8 +215,8 @@ rights = [\"read\"]
             ("--admin-listen", "in use", "g.toml"),
             ("cors", "no rule", "g.toml"),
         ] {
-            let told = lines.place(&Finding::good(subject, what));
-            assert_eq!(told.as_deref(), Some(place), "{subject}: {what}");
+            let found = lines.place(&Finding::good(subject, what));
+            assert_eq!(found.as_deref(), Some(place), "{subject}: {what}");
         }
     }
 
@@ -241,7 +241,7 @@ rights = [\"read\"]
             };
             let place = lines.place(&Finding::good(&subject, what)).unwrap();
             let line = place.strip_prefix("g.toml:").expect(&place).parse::<usize>().unwrap();
-            let told = text.lines().nth(line - 1).unwrap();
+            let found = text.lines().nth(line - 1).unwrap();
             let begins = match (*form, settings.first()) {
                 (_, Some(setting)) => format!("{setting} ="),
                 ("settings", None) => "acl =".to_string(),
@@ -250,7 +250,7 @@ rights = [\"read\"]
                 ("public" | "cors", None) => format!("[[{form}]]"),
                 (_, None) => "[[backend]]".to_string(),
             };
-            assert!(told.starts_with(&begins), "{subject}: {told}, not {begins}");
+            assert!(found.starts_with(&begins), "{subject}: {found}, not {begins}");
         }
     }
 }

@@ -274,8 +274,8 @@ mod tests {
         assert!(told.cure.contains("3 to 63 lower-case letters"), "{told:?}");
         assert_eq!(nameless("back end `disk`", &["lake", "Sales"], &["Sales"]), None);
         let many = ["A", "B", "C", "D", "E", "F", "G"];
-        let told = nameless("back end `disk`", &many, &[]).unwrap().what;
-        assert!(told.contains("`E` and 2 more") && !told.contains("`F`"), "{told}");
+        let found = nameless("back end `disk`", &many, &[]).unwrap().what;
+        assert!(found.contains("`E` and 2 more") && !found.contains("`F`"), "{found}");
         assert!(!nameless("back end `disk`", &["\u{1b}[2J"], &[]).unwrap().what.contains('\u{1b}'));
     }
 }

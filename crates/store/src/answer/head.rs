@@ -52,7 +52,7 @@ pub(crate) fn is_size_believed(size_bytes: Option<u64>) -> bool {
     size_bytes != Some(0)
 }
 
-/// Whether HEAD told of no bytes where GET has some of the same object: it will do so again.
+/// Whether HEAD names no bytes where GET has some of the same object: it will do so again.
 pub(crate) fn hides_bytes(head: &ObjectMeta, get: &ObjectMeta) -> bool {
     head.size_bytes == Some(0) && get.size_bytes != Some(0) && head.etag == get.etag
 }

@@ -6,6 +6,7 @@
 //! one thread of the runtime at least never writes, and after a write that waited none does for
 //! a while.
 
+use penstock_base::micros;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -56,10 +57,6 @@ impl Drop for Here {
 fn beginning() -> Instant {
     static BEGINNING: OnceLock<Instant> = OnceLock::new();
     *BEGINNING.get_or_init(Instant::now)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Whether one more writer beside `others` leaves a thread of the runtime's `threads` to all else.
