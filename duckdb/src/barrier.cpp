@@ -63,6 +63,8 @@ void AddBarrier(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pla
 	auto &root = RootOf(plan);
 	auto engine = static_cast<EngineInfo &>(*input.info).engine;
 	auto client = ClientIo::Get(input.context, engine);
+	// The first of our hooks. A plan inside this one (json_serialize_plan) has run them, too.
+	client->PlanBegins();
 	bool names_are_unique = false;
 	if (root->type == LogicalOperatorType::LOGICAL_COPY_TO_FILE) {
 		auto &copy = root->Cast<LogicalCopyToFile>();

@@ -116,6 +116,11 @@ void ClientIo::ThrowLate(const char *consequence) {
 	}
 }
 
+void ClientIo::PlanBegins() {
+	lock_guard<mutex> guard(lock);
+	passes.clear();
+}
+
 void ClientIo::PutAbove(MakePass make) {
 	lock_guard<mutex> guard(lock);
 	passes.push_back(std::move(make));
@@ -128,12 +133,6 @@ RebindQueryInfo ClientIo::OnFinalizePrepare(ClientContext &, PreparedStatementDa
 		wanted.swap(passes);
 	}
 	PutAboveRoot(prepared, wanted);
-	return RebindQueryInfo::DO_NOT_REBIND;
-}
-
-RebindQueryInfo ClientIo::OnPlanningError(ClientContext &, SQLStatement &, ErrorData &) {
-	lock_guard<mutex> guard(lock);
-	passes.clear();
 	return RebindQueryInfo::DO_NOT_REBIND;
 }
 

@@ -109,3 +109,21 @@ def test_a_plan_tells_whether_its_scans_may_end_early(
     plan = con.execute("EXPLAIN ANALYZE " + sql.format(t="'s3://far/t.parquet'")).fetchall()
     assert ("Penstock fetches ahead" in str(plan)) == ends_early, plan
     con.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT json_serialize_plan('{}', optimize := true)",
+        "SELECT json_serialize_plan(q, optimize := true) FROM (VALUES ('{}')) t(q)",
+    ],
+    ids=["while it is planned", "while it runs"],
+)
+def test_a_plan_inside_a_statement_concerns_no_other(far: Fake, statement: str) -> None:
+    con = scanner(far)
+    inner = statement.format("SELECT i FROM ''s3://far/t.parquet'' LIMIT 5")
+    assert "LOGICAL_LIMIT" in str(con.execute(inner).fetchall())
+    for outer in [inner, "SELECT sum(i) FROM 's3://far/t.parquet'"]:
+        plan = con.execute("EXPLAIN ANALYZE " + outer).fetchall()
+        assert "Penstock fetches ahead" not in str(plan), plan
+    con.close()

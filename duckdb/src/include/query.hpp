@@ -210,16 +210,19 @@ public:
 	//! True for a file of an earlier statement that failed, and whose writer still lives.
 	bool IsLeftOver(const string &path);
 
+	//! The optimizer hooks of a plan begin: what those of another one left is not for it.
+	void PlanBegins();
 	//! Optimizer hooks ask for an operator above the root of the plan that is being made.
 	void PutAbove(MakePass make);
 
-	//! Without it DuckDB does not show the finished plan. Nothing is bound twice: the statement is copied before.
+	//! True: else DuckDB does not show the finished plan. Nothing is bound twice: the statement is copied before.
+	//! DuckDB asks when it begins to plan a statement.
 	bool CanRequestRebind() override {
+		PlanBegins();
 		return true;
 	}
 	RebindQueryInfo OnFinalizePrepare(ClientContext &context, PreparedStatementData &prepared,
 	                                  PreparedStatementMode mode) override;
-	RebindQueryInfo OnPlanningError(ClientContext &context, SQLStatement &statement, ErrorData &error) override;
 	void QueryBegin(ClientContext &context) override;
 	void QueryEnd(ClientContext &context, optional_ptr<ErrorData> error) override;
 	void TransactionCommit(MetaTransaction &transaction, ClientContext &context) override;
