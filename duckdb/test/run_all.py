@@ -29,10 +29,19 @@ from lanes import Job, Lanes, Result, end_by_interrupt
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-OTHER_DUCKDB = "1.5.6"
-"""Another version, on which sqllogic's files are run."""
-NEWEST_DUCKDB = "2.0.1"
+VERSIONS = [
+    line.split("\t")
+    for line in (ROOT / "scripts/duckdb-versions.tsv").read_text().splitlines()
+    if not line.startswith("#")
+]
+NEWEST_DUCKDB = VERSIONS[0][0]
 """The version on which pytest's files are run, too, but for those of `ONCE`."""
+OTHER_DUCKDBS = [
+    version
+    for version, ready_library in VERSIONS
+    if ready_library != "-" and version != duckdb.__version__
+]
+"""Versions on which sqllogic's files are run, too: those that want no core compiled."""
 LONG = {
     "test_nvme_failing.py": 450,
     "test_nvme_killed.py": 130,
@@ -101,9 +110,12 @@ def sqllogic_jobs() -> list[Job]:
     command = (sys.executable, f"{HERE}/sqllogic.py")
     return [
         Job(f"sqllogic on DuckDB {duckdb.__version__}", command),
-        # It compiles the shim first.
-        Job(f"sqllogic on DuckDB {OTHER_DUCKDB}", (PREPARE, OTHER_DUCKDB), seconds=30),
         Job(f"sqllogic on DuckDB {NEWEST_DUCKDB}", on_newest(command)),
+        # These compile the shim first.
+        *(
+            Job(f"sqllogic on DuckDB {other}", (PREPARE, other), seconds=30)
+            for other in OTHER_DUCKDBS
+        ),
     ]
 
 
