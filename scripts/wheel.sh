@@ -1,29 +1,18 @@
 #!/bin/bash
 # usage: wheel.sh [VERSION...]
 # Builds build/dist/penstock-*.whl for this platform: the package, the binary, and the extension for the named versions
-# of DuckDB (all of scripts/duckdb-versions.tsv where none is named), each one file with DuckDB's core inside. Takes what
-# build/ has where that is newer than its sources. From a staged copy, so that the checkout's package keeps taking its
-# files from build/. auditwheel decides the tag: the oldest platform on which the machine code in it runs.
+# of DuckDB (all of scripts/duckdb-versions.tsv where none is named), each one file with DuckDB's core inside. From a
+# staged copy, so that the checkout's package keeps taking its files from build/. auditwheel decides the tag: the oldest
+# platform on which the machine code in it runs.
 . "$(dirname "$0")/duckdb-lib.sh"
 cd "$ROOT"
 WHEEL_BYTES_MAX=$((60 * 1000 * 1000))
-need readelf binutils
 versions=("$@")
 [ ${#versions[@]} -gt 0 ] || mapfile -t versions < <(duckdb_versions)
 for version in "${versions[@]}"; do need_version "$version"; done
 [ -x build/penstock ] || die "there is no build/penstock: run make build first"
 
-# is_ready VERSION: build/ has the extension as one file, newer than its sources.
-is_ready() {
-  local file=build/duckdb/v$1/penstock.duckdb_extension
-  [ -f "$file" ] || return 1
-  ! readelf -d "$file" | grep -q 'NEEDED.*libduckdb' || return 1
-  [ -z "$(find Cargo.toml Cargo.lock crates duckdb/src duckdb/ffi \( -name tests -o -name pytests \) -prune -o \
-    -type f -newer "$file" -print -quit)" ]
-}
-for version in "${versions[@]}"; do
-  is_ready "$version" || LINK=static scripts/duckdb-build-extension.sh "$version"
-done
+for version in "${versions[@]}"; do LINK=static scripts/duckdb-build-extension.sh "$version"; done
 
 stage=$ROOT/build/wheel
 native=$stage/src/penstock/_native
