@@ -9,8 +9,7 @@ requirements="$ROOT/scripts/requirements/$set_name.txt"
 venv="$ROOT/build/venv"
 
 python=${PYTHON:-python3}
-need "$python" python3
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or later is needed"
+need_python "$python"
 
 stamp_of() {
   { "$python" --version; echo "$ROOT"; cat "$ROOT"/scripts/requirements/demo.txt "$ROOT/python/pyproject.toml"
@@ -18,16 +17,15 @@ stamp_of() {
 }
 mkdir -p "$ROOT/build"
 exec 9>"$ROOT/build/.venv.lock"
-flock 9
+lock 9 "Python packages"
 # The test set holds the demo set, so its stamp satisfies both.
 for other in test "$set_name"; do
   if [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.stamp-$other" 2>/dev/null)" = "$(stamp_of "$other")" ]; then exit 0; fi
 done
 
 say "Python packages ($set_name set) into build/venv"
-# Debian ships venv apart from Python.
-"$python" -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
-[ -x "$venv/bin/python" ] || while_saying "Python environment" "$python" -m venv "$venv"
+# One that was cut off has Python and not pip.
+"$venv/bin/python" -m pip --version >/dev/null 2>&1 || while_saying "Python environment" "$python" -m venv --clear "$venv"
 while_saying "Python packages" "$venv/bin/python" -m pip install -q -r "$requirements"
 while_saying "this checkout's Python package" "$venv/bin/python" -m pip install -q --no-deps -e "$ROOT/python"
 stamp_of "$set_name" > "$venv/.stamp-$set_name"

@@ -37,6 +37,8 @@ def test_missing_version_names_those_there_are(home: Path) -> None:
     ship(home, "2.0.0")
     with pytest.raises(penstock.NotShippedError, match=r"DuckDB 1\.4\.0.*1\.5\.5, 2\.0\.0"):
         penstock.extension_path("1.4.0")
+    with pytest.raises(penstock.NotShippedError, match=r"versions\.tsv lists.*VERSION=1\.4\.0`"):
+        penstock.extension_path("1.4.0")
 
 
 def test_empty_installation_says_how_to_fill_it(home: Path) -> None:

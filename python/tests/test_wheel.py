@@ -49,6 +49,25 @@ def test_it_has_at_most_60_mb(wheel: Path) -> None:
     assert wheel.stat().st_size <= 60_000_000
 
 
+def test_it_has_the_terms_of_all_that_is_compiled_in(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {
+            name.rpartition("/")[2]: archive.read(name).decode()
+            for name in archive.namelist()
+            if ".dist-info/licenses/" in name
+        }
+    assert texts["LICENSE"] == (ROOT / "LICENSE").read_text()
+    for name in ("tokio", "rust-std", "duckdb", "duckdb-re2"):
+        assert re.search(rf"^(.*, )?{name} \d", texts["LICENSE-THIRD-PARTY.txt"], re.M), name
+
+
+def test_its_files_have_one_time_and_may_be_read_by_all(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        files = archive.infolist()
+    assert len({file.date_time for file in files}) == 1, "a second build would differ"
+    assert {(file.external_attr >> 16) & 0o777 for file in files} <= {0o644, 0o664, 0o755}
+
+
 def highest(symbols: str, files: list[Path]) -> Version:
     """The highest version of a library's symbols that the files need."""
     told = "".join(subprocess.check_output(["readelf", "-V", file], text=True) for file in files)

@@ -67,8 +67,9 @@ def extension_path(version: str | None = None) -> Path:
     raise NotShippedError(
         f"no Penstock extension for DuckDB {version}: this installation ships it for "
         f"{', '.join(shipped)}. Install one of these (`pip install duckdb=={shipped[-1]}`), "
-        f"a newer `penstock` (`pip install -U penstock`), or build it from Penstock's sources "
-        f"(`make extension VERSION={version}`)."
+        "or a newer wheel of `penstock`. In a checkout of Penstock whose "
+        "scripts/duckdb-versions.tsv lists that version, "
+        f"`make extension VERSION={version}` builds it."
     )
 
 
