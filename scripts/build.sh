@@ -3,11 +3,17 @@
 # Everything in build/: the Python environment, release builds of the binary and the fakes, and the
 # extension for DuckDB 1.5.5, linked against a ready libduckdb.so (`make extension` and `make wheel` build those that are
 # shipped). What waits for the network runs beside what needs the processor.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/duckdb-lib.sh"
 cd "$ROOT"
 need_rust
 need c++ g++
+need_cxx
+need_python "${PYTHON:-python3}"
+# Now, and not when the longest part has ended.
+scripts/duckdb-sources.sh needs 1.5.5
 mkdir -p build
+[ -w build ] ||
+  die "$ROOT/build cannot be written by $(id -un), since it is $(stat -c %U build)'s: build as $(stat -c %U build), or remove it"
 # What the results of the bench say they were built from.
 built=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain 2>/dev/null)" ] || built+=-dirty

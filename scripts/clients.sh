@@ -11,7 +11,7 @@ in_venv() {
   if [ ! -x "$dir/bin/python" ]; then
     say "installing $* (once; kept in $dir)"
     rm -rf "$dir.part"
-    python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
+    need_python
     python3 -m venv "$dir.part"
     "$dir.part/bin/python" -m pip install -q "$@" >&2
     mv -T "$dir.part" "$dir"
@@ -19,9 +19,9 @@ in_venv() {
   echo "$dir/bin/python"
 }
 
-mkdir -p "$CACHE"
+need_cache
 exec 8>"$CACHE/.clients-${1:-}.lock"
-flock 8
+lock 8 "${1:-}"
 # Hadoop's S3A beside Spark, with the parts of AWS's SDK that it uses and not the bundle of all of
 # them, which is forty times as large. Prints Python and the folder of the jars.
 spark() {

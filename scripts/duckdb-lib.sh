@@ -7,6 +7,13 @@ CXX_FLAGS=(-std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffu
   -Wall -Wextra -Werror -Wno-unused-parameter)
 VERSIONS_TABLE=$ROOT/scripts/duckdb-versions.tsv
 
+# need_cxx: the compiler of the shim and of DuckDB's core.
+need_cxx() {
+  need "$CXX" g++
+  "$CXX" -std=c++17 -fsyntax-only -x c++ - <<<'#include <optional>' 2>/dev/null ||
+    die "$CXX ($("$CXX" --version 2>&1 | head -n 1)) does not compile C++17: install g++ 8 or later, or name a compiler in CXX"
+}
+
 # duckdb_versions: one line each, newest first.
 duckdb_versions() { grep -v '^#' "$VERSIONS_TABLE" | cut -f1; }
 

@@ -1,20 +1,22 @@
 #!/bin/bash
-# usage: duckdb-sources.sh tools | tree VERSION | headers VERSION | library VERSION
+# usage: duckdb-sources.sh tools | tree VERSION | headers VERSION | library VERSION | needs VERSION
 # Fetches what a build of the extension needs from package registries, once per machine, and prints where it is:
 #   tools     the directory of cmake and ninja (from PyPI)
 #   tree      the root of DuckDB's sources (the source distribution on PyPI)
 #   headers   their include directory
 #   library   the directory of a ready libduckdb.so (from npm), where there is one
+#   needs     nothing: it ends with an error where `library` will miss a program that it cannot install
 # Everything is kept in $CACHE/duckdb, outside the checkout.
 . "$(dirname "$0")/duckdb-lib.sh"
 
-usage="usage: duckdb-sources.sh tools | tree VERSION | headers VERSION | library VERSION"
+usage="usage: duckdb-sources.sh tools | tree VERSION | headers VERSION | library VERSION | needs VERSION"
 what=${1:?$usage}
 if [ "$what" != tools ]; then
   version=${2:?$usage}
   need_version "$version"
 fi
 home=$CACHE/duckdb
+need_cache
 mkdir -p "$home"
 
 # locked NAME FUNCTION [ARGUMENT...]: one process at a time fetches NAME.
@@ -22,7 +24,7 @@ locked() {
   local name=$1
   shift
   (
-    flock 9
+    lock 9 "$name of DuckDB"
     "$@" >&2
   ) 9>"$home/.$name.lock"
 }
@@ -38,9 +40,7 @@ requirements=$ROOT/scripts/requirements/core.txt
 tools=$home/tools-$(sha256sum "$requirements" | cut -c1-12)
 fetch_tools() {
   [ -f "$tools/.complete" ] && return 0
-  need python3 python3
-  # Debian ships venv apart from Python.
-  python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
+  need_python
   rm -rf "$tools"
   while_saying "environment of CMake and Ninja" python3 -m venv "$tools"
   while_saying "CMake and Ninja" "$tools/bin/python" -m pip install -q -r "$requirements"
@@ -73,7 +73,8 @@ fetch_library() {
   [ "$(uname -sm)" = "Linux x86_64" ] || die "the ready libduckdb.so is for Linux on x86-64: build with LINK=static"
   need npm npm
   work=$(scratch "$version")
-  (cd "$work" && while_saying "library of DuckDB $version" npm pack --silent "@duckdb/node-bindings-linux-x64@$package")
+  (cd "$work" && while_saying "library of DuckDB $version" \
+    npm pack --loglevel=error --fetch-retry-maxtimeout=10000 "@duckdb/node-bindings-linux-x64@$package" >/dev/null)
   tar -xzf "$work"/*.tgz -C "$work"
   mkdir "$work/lib"
   find "$work/package" -name 'libduckdb.so*' -exec mv {} "$work/lib/" \;
@@ -98,5 +99,6 @@ library)
   locked "v$version" fetch_library
   echo "$library"
   ;;
+needs) [ -f "$library/libduckdb.so" ] || can_install || need npm npm ;;
 *) die "$usage" ;;
 esac

@@ -7,13 +7,16 @@
 cd "$ROOT"
 version=${1:?usage: duckdb-test-other.sh VERSION [COMMAND...]}
 shift
+need_version "$version"
 python=${PENSTOCK_TEST_PYTHON:-build/venv/bin/python}
 [ $# -gt 0 ] || set -- "$python" duckdb/test/sqllogic.py
 wheel=$ROOT/build/duckdb-wheel-$version
-[ -d "$wheel" ] || { "$python" -m pip install -q --no-deps --target "$wheel.new" "duckdb==$version" && mv "$wheel.new" "$wheel"; }
+[ -d "$wheel" ] || { rm -rf "$wheel.new" && "$python" -m pip install -q --no-deps --target "$wheel.new" "duckdb==$version" && mv "$wheel.new" "$wheel"; }
 library=${CARGO_TARGET_DIR:-target}/release/libpenstock_ffi.a
 if [ -f "$library" ] && [ build/duckdb/v1.5.5/penstock.duckdb_extension -nt "$library" ]; then
   export PENSTOCK_FFI_READY=1
 fi
+# The short cut where there is one: tests of the shipped file are those of the version that has none, and of the wheel.
+[ "$(ready_library "$version")" = - ] || export LINK=${LINK:-shared}
 scripts/duckdb-build-extension.sh "$version"
 PYTHONPATH=$wheel exec "$@"

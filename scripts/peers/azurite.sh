@@ -12,7 +12,7 @@ install_peer() {
   say "installing azurite $VERSION (once; kept in $dir)"
   rm -rf "$dir.part"
   mkdir -p "$dir.part"
-  npm install --prefix "$dir.part" --no-audit --no-fund --silent "azurite@$VERSION" "node@$NODE" >&2
+  npm install --prefix "$dir.part" --no-audit --no-fund --loglevel=error "azurite@$VERSION" "node@$NODE" >&2
   # What it is started by has the Node of the machine in its first line.
   printf '#!/bin/sh\nexec "%s/node_modules/node/bin/node" "%s/node_modules/.bin/azurite-blob" "$@"\n' \
     "$dir" "$dir" > "$dir.part/azurite-blob"

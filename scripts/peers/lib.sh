@@ -29,22 +29,20 @@ go_install() {
 # pip_install REQUIREMENT...: makes a Python environment of its own in the cache. It is not moved,
 # since its programs hold its path; what tells that it is whole is the stamp.
 pip_install() {
-  need python3 python3
   local dir="$CACHE/$NAME-$VERSION"
   [ -f "$dir/.whole" ] && return 0
   say "installing $NAME $VERSION (once; kept in $dir)"
   rm -rf "$dir"
-  # Debian ships venv apart from Python.
-  python3 -c 'import ensurepip, venv' 2>/dev/null || install_package python3-venv
+  need_python
   python3 -m venv "$dir" >&2
   "$dir/bin/python" -m pip install -q "$@" >&2
   touch "$dir/.whole"
 }
 
 install_locked() {
-  mkdir -p "$CACHE"
+  need_cache
   exec 8>"$CACHE/.$NAME-$VERSION.lock"
-  flock 8
+  lock 8 "$NAME"
   install_peer
   exec 8>&-
 }

@@ -74,6 +74,16 @@ func check(directory string, values map[string]any) error {
 	return schema.Validate(plain)
 }
 
+// Numbers of a file of values are floats for Helm, which reads YAML by way of JSON.
+func asHelmReads(values map[string]any) (map[string]any, error) {
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	var read map[string]any
+	return read, json.Unmarshal(text, &read)
+}
+
 func main() {
 	if len(os.Args) < 2 {
 		fail(fmt.Errorf("usage: helm-render CHART [path.to.value=VALUE...]"))
@@ -84,6 +94,8 @@ func main() {
 		fail(set(values, change))
 	}
 	fail(check(directory, values))
+	values, err := asHelmReads(values)
+	fail(err)
 	// As in Helm, names of the chart's file begin with a capital letter.
 	about := map[string]any{}
 	for name, value := range chart {
