@@ -11,38 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import fsspec
 import pytest
-from harness import Fake, connect, load_penstock, load_pypi, start_fake, wait_until
+from harness import Fake, connect, load_penstock, load_pypi, start_fake, stats, wait_until
+from wrapping import EXTENSION_OF, SYSTEMS, load_other, wrapped
 
-EXTENSION_OF = {"s3": "httpfs", "azure": "azure"}
-SYSTEMS = {
-    "s3": ["S3FileSystem", "HTTPFileSystem", "HuggingFaceFileSystem"],
-    "azure": ["AzureBlobStorageFileSystem", "AzureDfsStorageFileSystem"],
-}
-# Four parts of 1 MiB whatever the cost model thinks.
-FOUR_PARTS = (
-    "SET GLOBAL penstock_parallel_read_auto_fanout_enabled = false;"
-    "SET GLOBAL penstock_parallel_read_chunk_size_bytes = '1MiB';"
-    "SET GLOBAL penstock_parallel_read_max_fanout = 4"
-)
 MIB = 1 << 20
 
 
-def wrapped(store: Fake, *, settings: str = FOUR_PARTS) -> duckdb.DuckDBPyConnection:
-    """A connection on which the other extension serves this store, wrapped."""
-    con = connect(load=False)
-    load_pypi(con, EXTENSION_OF[store.kind])
-    load_penstock(con)
-    con.execute(f"CREATE SECRET s ({store.secret}); {settings}")
-    con.execute(f"CALL penstock_wrap('{EXTENSION_OF[store.kind]}')")
-    return con
-
-
-def counter(con: duckdb.DuckDBPyConnection, name: str) -> int:
-    row = con.execute("SELECT value FROM penstock_stats() WHERE name = ?", [name]).fetchone()
-    assert row
-    return int(row[0])
+@pytest.fixture
+def store(wrapped_store: Fake) -> Fake:
+    """Each store that another extension can serve in turn."""
+    return wrapped_store
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +86,8 @@ def test_bytes_are_equal_and_requests_at_once(store: Fake, blob: str, content: P
     assert len(requests) == 4
     assert overlap(requests)
     assert sum(it["bytes_out"] for it in requests) == size
-    assert (counter(con, "wrapped_reads_split"), counter(con, "wrapped_sub_reads")) == (1, 4)
-    assert counter(con, "requests") == 0, "Penstock itself sent nothing"
+    assert (stats(con)["wrapped_reads_split"], stats(con)["wrapped_sub_reads"]) == (1, 4)
+    assert stats(con)["requests"] == 0, "Penstock itself sent nothing"
 
 
 def test_sequential_reads_are_split_too(store: Fake, con: duckdb.DuckDBPyConnection) -> None:
@@ -117,7 +96,7 @@ def test_sequential_reads_are_split_too(store: Fake, con: duckdb.DuckDBPyConnect
     other = wrapped(store)
     query = f"SELECT count(*), sum(i), min(h), max(h) FROM read_csv('{url}')"
     assert other.execute(query).fetchall() == con.execute(query).fetchall()
-    assert counter(other, "wrapped_reads_split") > 0
+    assert stats(other)["wrapped_reads_split"] > 0
 
 
 def test_files_of_helpers_cost_no_request_on_s3_and_a_head_on_azure(store: Fake, blob: str) -> None:
@@ -129,7 +108,7 @@ def test_files_of_helpers_cost_no_request_on_s3_and_a_head_on_azure(store: Fake,
     con.execute("SET enable_external_file_cache = false")
     md5(con, blob)
     more = sum(it["method"] == "HEAD" for it in store.requests()) - heads
-    assert more == (0 if store.kind == "s3" else 2), "three files beside the reader's, not one"
+    assert more == (2 if store.kind == "azure" else 0), "three files beside the reader's, not one"
 
 
 def test_duckdbs_cache_is_used_as_before(store: Fake, con: duckdb.DuckDBPyConnection) -> None:
@@ -153,16 +132,16 @@ def test_the_wrapped_system_wins_until_it_is_unwrapped(
 ) -> None:
     name = EXTENSION_OF[store.kind]
     con = connect(load=False)
-    load_penstock(con) if first == "penstock" else load_pypi(con, name)
-    load_pypi(con, name) if first == "penstock" else load_penstock(con)
+    load_penstock(con) if first == "penstock" else load_other(con, store)
+    load_other(con, store) if first == "penstock" else load_penstock(con)
     con.execute(f"CREATE SECRET s ({store.secret}); SET enable_external_file_cache = false")
     digest = hashlib.md5(content.read_bytes()).hexdigest()
 
     def who_read() -> tuple[bool, bool]:
-        before = counter(con, "requests"), counter(con, "wrapped_reads")
+        before = stats(con)["requests"], stats(con)["wrapped_reads"]
         con.execute("CALL penstock_clear_cache()")
         assert md5(con, blob) == digest
-        after = counter(con, "requests"), counter(con, "wrapped_reads")
+        after = stats(con)["requests"], stats(con)["wrapped_reads"]
         return after[0] > before[0], after[1] > before[1]
 
     assert who_read() == (True, False)
@@ -194,79 +173,9 @@ def test_writing_globbing_and_attaching_go_through(store: Fake, tmp_path: Path) 
     con.execute(f"COPY {blob} TO '{root}/r.db' (FORMAT blob)")
     con.execute(f"ATTACH '{root}/r.db' AS r")
     assert con.execute("FROM r.t").fetchall() == [(5,)]
-    assert counter(con, "requests") == 0
+    assert stats(con)["requests"] == 0
     with pytest.raises(duckdb.Error, match="missing"):
         con.execute(f"FROM '{root}/missing.csv'").fetchall()
-
-
-def test_names_that_cannot_be_wrapped() -> None:
-    con = connect()
-    for name, message in {
-        "httpfs": "not loaded. LOAD httpfs comes first",
-        "AZURE": "not loaded",
-        "htpfs": 'file systems that are there: none"?$|"httpfs", "azure"',
-        "penstock": "parallel already",
-        "PenstockFileSystem": "parallel already",
-        "": "no file system of this name",
-    }.items():
-        with pytest.raises(duckdb.InvalidInputException, match=message):
-            con.execute(f"CALL penstock_wrap('{name}')")
-    with pytest.raises(duckdb.InvalidInputException, match="cannot be NULL"):
-        con.execute("CALL penstock_wrap(NULL)")
-    load_pypi(con, "httpfs")
-    with pytest.raises(duckdb.InvalidInputException, match=r"is not wrapped.*systems: none"):
-        con.execute("CALL penstock_unwrap('httpfs')")
-    con.execute("EXPLAIN FROM penstock_wrap('httpfs')")
-    with pytest.raises(duckdb.InvalidInputException, match="is not wrapped"):
-        con.execute("CALL penstock_unwrap('httpfs')")
-    con.execute("CALL penstock_wrap('HTTPFileSystem')")
-    with pytest.raises(duckdb.InvalidInputException, match='systems: "HTTPFileSystem"'):
-        con.execute("CALL penstock_unwrap('azure')")
-    with pytest.raises(duckdb.InvalidInputException, match="parallel already"):
-        con.execute("CALL penstock_wrap('Penstock(HTTPFileSystem)')")
-
-
-def test_names_are_taken_in_any_case() -> None:
-    con = connect()
-    load_pypi(con, "httpfs")
-    for name in ("s3filesystem", "S3FILESYSTEM"):
-        rows = con.execute(f"CALL penstock_wrap('{name}')").fetchall()
-        assert rows == [("S3FileSystem", "wrapped")]
-        rows = con.execute(f"CALL penstock_unwrap('{name}')").fetchall()
-        assert rows == [("S3FileSystem", "unwrapped")]
-
-
-def test_a_system_that_duckdb_asks_first_is_refused() -> None:
-    con = connect()
-    files = fsspec.filesystem("memory")
-    files.pipe("/asked-first.csv", b"i\n7\n")
-    con.register_filesystem(files)
-    with pytest.raises(duckdb.NotImplementedException, match='wrap "memory": it was set by'):
-        con.execute("CALL penstock_wrap('memory')")
-    assert con.execute("FROM 'memory://asked-first.csv'").fetchall() == [(7,)]
-
-
-def test_a_disabled_system_stays_disabled(fakes: dict[str, Fake]) -> None:
-    con = wrapped(fakes["s3"])
-    con.execute("SET disabled_filesystems = 'S3FileSystem'")
-    with pytest.raises(duckdb.PermissionException, match="S3FileSystem has been disabled"):
-        con.execute("FROM read_blob('s3://wrap/blob')").fetchall()
-    with pytest.raises(duckdb.PermissionException, match="S3FileSystem has been disabled"):
-        con.execute("CALL penstock_wrap('S3FileSystem')")
-
-
-def test_settings_out_of_range() -> None:
-    con = connect()
-    for setting, value, message in (
-        ("io_threads", "0", "outside 1 to 256"),
-        ("chunk_size_bytes", "'1KiB'", "outside"),
-        ("max_fanout", "0", "outside 1 to 256"),
-        ("min_bytes", "'-1'", "not a byte size"),
-        ("auto_fanout_overhead_ms", "1000000", "outside 0 to 600000"),
-        ("dedicated_handles", "NULL", "cannot be NULL"),
-    ):
-        with pytest.raises(duckdb.InvalidInputException, match=message):
-            con.execute(f"SET penstock_parallel_read_{setting} = {value}")
 
 
 def test_a_statement_keeps_the_settings_it_began_with(store: Fake, blob: str) -> None:
@@ -279,13 +188,13 @@ def test_a_statement_keeps_the_settings_it_began_with(store: Fake, blob: str) ->
     con.execute("SET GLOBAL penstock_parallel_read_enabled = false")
     con.execute("SET GLOBAL penstock_parallel_read_io_threads = 1")
     thread.join()
-    before = counter(con, "wrapped_reads_split")
+    before = stats(con)["wrapped_reads_split"]
     md5(con, blob)
-    assert counter(con, "wrapped_reads_split") == before
+    assert stats(con)["wrapped_reads_split"] == before
     con.execute("RESET GLOBAL penstock_parallel_read_enabled")
     md5(con, blob)
-    assert counter(con, "wrapped_reads_split") == before + 1
-    assert counter(con, "wrapped_sub_reads") <= before * 4 + 2, "one thread helps one reader"
+    assert stats(con)["wrapped_reads_split"] == before + 1
+    assert stats(con)["wrapped_sub_reads"] <= before * 4 + 2, "one thread helps one reader"
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -303,6 +212,21 @@ def test_a_failed_sub_read_is_the_statements_error(number: int, store: Fake, blo
     assert len([it for it in gets(store) if it["status"] == 206]) == 3
     store.reset()
     md5(con, blob)
+
+
+# Azure's extension tells versions apart when it opens a file: the next test. What httpfs says of
+# such an answer holds bytes of the object, which Python cannot show.
+@pytest.mark.parametrize("wrapped_store", ["toy"], indirect=True)
+def test_parts_of_two_versions_are_an_error(store: Fake, blob: str) -> None:
+    before = md5(wrapped(store), blob)
+    store.reset()
+    con = wrapped(store)
+    con.execute("SET enable_external_file_cache = false")
+    store.arm("replace,method=GET,nth=3")
+    with pytest.raises(duckdb.Error, match=r"412|ETag|changed"):
+        md5(con, blob)
+    store.reset()
+    assert md5(con, blob) != before
 
 
 def test_an_object_replaced_before_a_helper_opened_it(azure_blob: tuple[Fake, str]) -> None:
@@ -465,7 +389,7 @@ def test_the_cost_model_leaves_reads_of_a_near_store_whole(store: Fake, blob: st
     con = wrapped(store, settings="SET enable_external_file_cache = false")
     for _ in range(5):
         md5(con, blob)
-    assert counter(con, "wrapped_reads_split") == 0
+    assert stats(con)["wrapped_reads_split"] == 0
 
 
 def test_the_preset_reads_in_two_parts(store: Fake, con: duckdb.DuckDBPyConnection) -> None:
@@ -475,7 +399,7 @@ def test_the_preset_reads_in_two_parts(store: Fake, con: duckdb.DuckDBPyConnecti
     other = wrapped(store)
     other.execute("SET penstock_parallel_read_recommended_preset_enabled = true")
     md5(other, url)
-    assert (counter(other, "wrapped_sub_reads")) == 2
+    assert stats(other)["wrapped_sub_reads"] == 2
 
 
 def test_a_file_that_is_read_once_waits_for_no_further_connections(tmp_path: Path) -> None:
@@ -492,11 +416,12 @@ def test_a_file_that_is_read_once_waits_for_no_further_connections(tmp_path: Pat
         assert md5(con, url) == hashlib.md5(large.read_bytes()).hexdigest()
         asked = [it["method"] for it in far.requests()]
         assert sorted(asked) == ["GET", "HEAD"], "what httpfs alone asks for"
-        assert counter(con, "wrapped_reads_split") == 0
+        assert stats(con)["wrapped_reads_split"] == 0
     finally:
         far.stop()
 
 
+@pytest.mark.parametrize("wrapped_store", ["s3", "toy"], indirect=True)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -509,10 +434,8 @@ def test_a_file_that_is_read_once_waits_for_no_further_connections(tmp_path: Pat
     ],
 )
 def test_reads_that_are_not_split_cost_what_they_cost_without(
-    statement: str, fakes: dict[str, Fake], con: duckdb.DuckDBPyConnection
+    statement: str, store: Fake, con: duckdb.DuckDBPyConnection
 ) -> None:
-    store = fakes["s3"]
-    store.reset()
     url, ending = store.url("wrap/same"), statement.split("{url}")[1].split("'")[0]
     options = {".csv.gz": "(COMPRESSION gzip)", ".json.zst": "(FORMAT json, COMPRESSION zstd)"}
     rows = "SELECT i, hash(i) AS h FROM range(200000) t(i)"
@@ -520,13 +443,15 @@ def test_reads_that_are_not_split_cost_what_they_cost_without(
     asked = []
     for wrap in (False, True):
         other = connect(load=False)
-        load_pypi(other, "httpfs")
+        load_other(other, store)
         if wrap:
             load_penstock(other)
-            other.execute("CALL penstock_wrap('httpfs')")
-        other.execute(f"CREATE SECRET s ({store.secret}); SET threads = 1")
+            other.execute(f"CALL penstock_wrap('{EXTENSION_OF[store.kind]}')")
+        if store.kind != "toy":
+            other.execute(f"CREATE SECRET s ({store.secret})")
+        other.execute("SET threads = 1")
         store.reset()
         other.execute(statement.format(url=url))
-        asked.append([(it["method"], it.get("range")) for it in store.requests()])
+        asked.append(sorted((it["method"], it.get("range") or "") for it in store.requests()))
     assert asked[0], "nothing was asked"
     assert asked[0] == asked[1]

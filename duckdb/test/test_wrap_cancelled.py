@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 import duckdb
 import pytest
-from harness import Fake, connect, load_penstock, load_pypi, stats, wait_until
+from harness import Fake, stats, wait_until
+from wrapping import LARGE_READS, ONE_READ_AT_A_TIME, wrapped
 
-EXTENSION_OF = {"s3": "httpfs", "azure": "azure"}
 ROWS = 400_000
 # Every read that may be split is, and takes all helpers that there are.
 SETTINGS = (
-    "SET threads = 1; SET enable_external_file_cache = false;"
+    LARGE_READS + ONE_READ_AT_A_TIME + "SET threads = 1; SET enable_external_file_cache = false;"
     "SET GLOBAL penstock_parallel_read_auto_fanout_enabled = false;"
     "SET GLOBAL penstock_parallel_read_chunk_size_bytes = '256KiB';"
     "SET GLOBAL penstock_parallel_read_min_bytes = 0;"
@@ -26,14 +26,10 @@ SETTINGS = (
 HELD_MS = 150
 
 
-def wrapped(store: Fake) -> duckdb.DuckDBPyConnection:
-    """A connection on which the other extension serves this store, wrapped."""
-    con = connect(load=False)
-    load_pypi(con, EXTENSION_OF[store.kind])
-    load_penstock(con)
-    con.execute(f"CREATE SECRET s ({store.secret}); {SETTINGS}")
-    con.execute(f"CALL penstock_wrap('{EXTENSION_OF[store.kind]}')")
-    return con
+@pytest.fixture
+def store(wrapped_store: Fake) -> Fake:
+    """Each store that another extension can serve in turn."""
+    return wrapped_store
 
 
 @pytest.fixture
@@ -70,7 +66,7 @@ def interrupted_in_a_fault(store: Fake, con: duckdb.DuckDBPyConnection) -> Itera
 
 
 def test_interrupted_in_each_of_its_requests(store: Fake, url: str) -> None:
-    con = wrapped(store)
+    con = wrapped(store, settings=SETTINGS)
     sql = f"SELECT count(*), bit_xor(a), bit_xor(b) FROM '{url}'"
     right = con.execute(sql).fetchone()
     assert right

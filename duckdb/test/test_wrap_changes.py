@@ -7,15 +7,20 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect, load_penstock, load_pypi
+from harness import Fake, connect, load_penstock
+from wrapping import EXTENSION_OF, load_other
 
-EXTENSION_OF = {"s3": "httpfs", "azure": "azure"}
+
+@pytest.fixture
+def store(wrapped_store: Fake) -> Fake:
+    """Each store that another extension can serve in turn."""
+    return wrapped_store
 
 
 def beside(store: Fake, cache: Path | None, policy: str) -> duckdb.DuckDBPyConnection:
     """A new database in which the other extension is loaded, and not wrapped yet."""
     con = connect(load=False)
-    load_pypi(con, EXTENSION_OF[store.kind])
+    load_other(con, store)
     load_penstock(con)
     con.execute(f"CREATE SECRET s ({store.secret})")
     con.execute(f"SET GLOBAL penstock_cache_validation = '{policy}'")
