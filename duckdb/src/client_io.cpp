@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *STATE_KEY = "penstock";
 
-//! The task that the calling thread runs, if any.
+//! A task that the calling thread runs.
 struct Task {
 	ClientIo *io = nullptr;
 	const ClientContext *client = nullptr;
@@ -20,7 +20,8 @@ struct Task {
 	//! Of the thread, when the task began.
 	uint64_t waited_us = 0;
 };
-thread_local Task task;
+//! The one that runs now is the last: a thread of DuckDB 2.0 that waits for reads runs other tasks meanwhile.
+thread_local vector<Task> tasks;
 
 } // namespace
 
@@ -59,11 +60,11 @@ shared_ptr<Query> ClientIo::CurrentIfAny() {
 }
 
 bool ClientIo::RunsTaskOf(const ClientContext &client) {
-	return task.client == &client;
+	return !tasks.empty() && tasks.back().client == &client;
 }
 
 void ClientIo::OnTaskStart(ClientContext &client) {
-	task = {this, &client, std::chrono::steady_clock::now(), ps_thread_waited_us()};
+	tasks.push_back({this, &client, std::chrono::steady_clock::now(), ps_thread_waited_us()});
 	auto query = CurrentIfAny();
 	if (query) {
 		query->TaskBegins(client);
@@ -73,10 +74,15 @@ void ClientIo::OnTaskStart(ClientContext &client) {
 }
 
 void ClientIo::OnTaskStop(ClientContext &client) {
-	auto ended = task;
-	task = Task();
+	if (tasks.empty() || tasks.back().io != this) {
+		// The connection met us in the middle of it.
+		return;
+	}
+	auto ended = tasks.back();
+	tasks.pop_back();
 	auto query = CurrentIfAny();
-	if (!query) {
+	if (!query || !tasks.empty()) {
+		// The time of a task inside of another one is in that one's.
 		return;
 	}
 	auto took = std::chrono::steady_clock::now() - ended.began;
@@ -87,7 +93,7 @@ void ClientIo::OnTaskStop(ClientContext &client) {
 }
 
 shared_ptr<Query> ClientIo::OfTask() {
-	return task.io ? task.io->Current() : nullptr;
+	return tasks.empty() ? nullptr : tasks.back().io->Current();
 }
 
 bool ClientIo::IsLeftOver(const string &path) {
@@ -145,7 +151,8 @@ void ClientIo::QueryBegin(ClientContext &) {
 	ThrowLate("Write that file again. This statement was not run: run it again, too");
 }
 
-void ClientIo::QueryEnd(ClientContext &, optional_ptr<ErrorData> error) {
+void ClientIo::QueryEnd(ClientContext &client, optional_ptr<ErrorData> error) {
+	depth.Restore(client);
 	shared_ptr<Query> ended;
 	{
 		lock_guard<mutex> guard(lock);

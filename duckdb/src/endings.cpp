@@ -192,6 +192,9 @@ ErrorData Query::End(bool succeeded) {
 
 void Query::TellBeside(ErrorData &error) {
 	auto cause = failure.Peek();
+	if (!cause.HasError()) {
+		cause = refused.Peek();
+	}
 	if (!cause.HasError() || cause.Type() == ExceptionType::INTERRUPT || error.Type() == ExceptionType::INTERRUPT ||
 	    error.Message().find(cause.RawMessage()) != string::npos) {
 		return;

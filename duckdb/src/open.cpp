@@ -37,8 +37,17 @@ void RefuseUnsupported(const string &path, FlagsArg flags) {
 
 unique_ptr<FileHandle> PenstockFileSystem::OpenFileExtended(const OpenFileInfo &file, FileOpenFlags flags,
                                                             optional_ptr<FileOpener> opener) {
-	RefuseUnsupported(file.path, flags);
-	auto handle = flags.OpenForReading() ? OpenRead(file, flags, opener) : OpenWrite(file, flags, opener);
+	unique_ptr<FileHandle> handle;
+	try {
+		RefuseUnsupported(file.path, flags);
+		handle = flags.OpenForReading() ? OpenRead(file, flags, opener) : OpenWrite(file, flags, opener);
+	} catch (std::exception &error) {
+		auto client = FileOpener::TryGetClientContext(opener);
+		if (client && flags.OpenForWriting()) {
+			ClientIo::Get(*client, engine)->Current()->CannotOpen(ErrorData(error));
+		}
+		throw;
+	}
 	if (handle && opener) {
 		handle->TryAddLogger(*opener);
 		handle->Cast<PenstockHandle>().LogOpen();

@@ -73,6 +73,15 @@ bool Engine::Serves(const string &path) {
 	return IsOurs(path) && !wraps.Claims(path);
 }
 
+#if PENSTOCK_DUCKDB_2
+//! Reads of Parquet files begin and end at multiples of so many bytes.
+static uint64_t HostGrid(DatabaseInstance &db) {
+	Value bytes;
+	bool is_set = LookupSetting(db, "external_file_cache_remote_min_block_size", bytes) && !bytes.IsNull();
+	return is_set ? bytes.GetValue<uint64_t>() : 1;
+}
+#endif
+
 Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
     : engine(std::move(engine_p)), watches_context(bool(client)),
       phase(client && RunsStatement(*client) ? Phase::RUNNING : Phase::OUTSIDE),
@@ -89,7 +98,7 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 		ps_query_writes_each_name_once(handle);
 	}
 #if PENSTOCK_DUCKDB_2
-	ps_query_host_reads_ahead(handle);
+	ps_query_host_reads_ahead(handle, HostGrid(engine->db));
 #endif
 }
 

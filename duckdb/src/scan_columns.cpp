@@ -12,16 +12,9 @@
 #include "duckdb/main/client_data.hpp"
 #include "duckdb/planner/operator/logical_comparison_join.hpp"
 #include "duckdb/planner/operator/logical_get.hpp"
+#include "duckdb/planner/operator/logical_limit.hpp"
 
 namespace penstock {
-
-#if PENSTOCK_DUCKDB_2
-
-void TellColumns(ClientContext &, const shared_ptr<Engine> &, const LogicalOperator &) {
-	// It fetches ahead itself, from the columns that it knows.
-}
-
-#else
 
 namespace {
 
@@ -51,8 +44,8 @@ bool CountLeaves(const LogicalType &type, uint32_t &leaves) {
 
 } // namespace
 
-case_insensitive_map_t<Leaves> LeavesOf(const MultiFileBindData &scan) {
-	case_insensitive_map_t<Leaves> result;
+NameMap<Leaves> LeavesOf(const MultiFileBindData &scan) {
+	NameMap<Leaves> result;
 	uint32_t next = 0;
 	for (auto &column : scan.initial_reader->GetColumns()) {
 		Leaves leaves {next, 0};
@@ -63,7 +56,7 @@ case_insensitive_map_t<Leaves> LeavesOf(const MultiFileBindData &scan) {
 		result[column.name] = leaves;
 	}
 	for (auto &partition : scan.reader_bind.hive_partitioning_indexes) {
-		result.erase(partition.value);
+		result.erase(Name(partition.value));
 	}
 	return result;
 }
@@ -72,8 +65,8 @@ namespace {
 
 //! Whether a scan leaves out row groups or files, or may.
 bool LeavesOut(const LogicalGet &get) {
-	return !get.table_filters.filters.empty() || get.dynamic_filters || get.extra_info.sample_options ||
-	       !get.extra_info.file_filters.empty() || get.row_group_order_options;
+	return HasTableFilters(get) || get.dynamic_filters || get.extra_info.sample_options ||
+	       !get.extra_info.file_filters.empty() || get.row_group_order_options || ReadsPartitions(get);
 }
 
 //! The Parquet columns that a scan reads, as far as they are known.
@@ -98,7 +91,8 @@ vector<uint32_t> ColumnsOf(const LogicalGet &get, const MultiFileBindData &scan)
 } // namespace
 
 bool IsParquet(const LogicalGet &get) {
-	return get.function.name == "read_parquet" || get.function.name == "parquet_scan";
+	auto &name = FunctionName(get);
+	return name == "read_parquet" || name == "parquet_scan";
 }
 
 namespace {
@@ -252,7 +246,31 @@ void TellOf(ClientContext &context, const shared_ptr<Engine> &engine, const Logi
 	}
 }
 
+//! The first row group of nearly any file has as many rows.
+bool IsShort(ClientContext &context, LogicalLimit &limit) {
+	return limit.limit_val.Type() == LimitNodeType::CONSTANT_VALUE && limit.offset_val.Type() == LimitNodeType::UNSET &&
+	       limit.EstimateCardinality(context) <= STANDARD_VECTOR_SIZE;
+}
+
 } // namespace
+
+bool TakesAFewRows(ClientContext &context, Engine &engine, LogicalOperator &op, bool is_limited) {
+	switch (op.type) {
+	case LogicalOperatorType::LOGICAL_GET: {
+		auto &get = op.Cast<LogicalGet>();
+		auto scan = OurScan(engine, get);
+		return is_limited && scan && IsOfOneFile(*scan) && !LeavesOut(get);
+	}
+	case LogicalOperatorType::LOGICAL_LIMIT:
+		is_limited = is_limited || IsShort(context, op.Cast<LogicalLimit>());
+		break;
+	case LogicalOperatorType::LOGICAL_PROJECTION:
+		break;
+	default:
+		is_limited = false;
+	}
+	return op.children.size() == 1 && TakesAFewRows(context, engine, *op.children[0], is_limited);
+}
 
 void TellColumns(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalOperator &plan) {
 	try {
@@ -260,7 +278,5 @@ void TellColumns(ClientContext &context, const shared_ptr<Engine> &engine, const
 	} catch (std::exception &) { // NOLINT: what fails here is told by the file's own opening
 	}
 }
-
-#endif
 
 } // namespace penstock

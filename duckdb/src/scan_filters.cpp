@@ -280,7 +280,7 @@ struct Filters {
 };
 
 //! Where a column of the scan lies in its files; false for one that is none of theirs, or not known.
-bool Locate(const MultiFileBindData &scan, const case_insensitive_map_t<Leaves> &leaves, const ColumnIndex &index,
+bool Locate(const MultiFileBindData &scan, const NameMap<Leaves> &leaves, const ColumnIndex &index,
             ColumnFilter &column) {
 	if (index.GetPrimaryIndex() == MultiFileReader::COLUMN_IDENTIFIER_FILE_ROW_NUMBER) {
 		column.order = ROWS;
@@ -322,7 +322,7 @@ void Tell(ClientContext &context, TableFunctionInitInput &input) {
 		return;
 	}
 	// The second scan of a Top-N's files has opened none: it filters by the places of rows.
-	auto leaves = scan->initial_reader ? LeavesOf(*scan) : case_insensitive_map_t<Leaves>();
+	auto leaves = scan->initial_reader ? LeavesOf(*scan) : NameMap<Leaves>();
 	Filters filters;
 	for (auto &entry : input.filters->filters) {
 		ColumnFilter column;

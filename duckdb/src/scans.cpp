@@ -31,7 +31,9 @@ constexpr idx_t FILES_MAX = 10000;
 
 class PhysicalEarlyEnd : public PhysicalPass {
 public:
-	using PhysicalPass::PhysicalPass;
+	PhysicalEarlyEnd(PhysicalPlan &plan, PhysicalOperator &child, shared_ptr<Engine> engine, bool takes_a_few_rows)
+	    : PhysicalPass(plan, child, std::move(engine)), takes_a_few_rows(takes_a_few_rows) {
+	}
 
 	string GetName() const override {
 		return "PENSTOCK_EARLY_END";
@@ -42,8 +44,15 @@ public:
 		return result;
 	}
 	void Begin(ClientContext &context) override {
-		ClientIo::Get(context, engine)->Current()->EndsEarly();
+		auto client = ClientIo::Get(context, engine);
+		client->Current()->EndsEarly();
+		if (takes_a_few_rows) {
+			client->TakesAFewRows(context);
+		}
 	}
+
+private:
+	bool takes_a_few_rows;
 };
 
 bool ReadsOurs(Engine &engine, const LogicalGet &get) {
@@ -207,8 +216,9 @@ void LookAtScans(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pl
 	Counted scans;
 	Count(*engine, *root, false, scans);
 	if (scans.MayEndEarly()) {
-		auto make = [engine](PhysicalPlan &plan, PhysicalOperator &child) -> PhysicalOperator & {
-			return plan.Make<PhysicalEarlyEnd>(child, engine);
+		auto is_little = TakesAFewRows(input.context, *engine, *root);
+		auto make = [engine, is_little](PhysicalPlan &plan, PhysicalOperator &child) -> PhysicalOperator & {
+			return plan.Make<PhysicalEarlyEnd>(child, engine, is_little);
 		};
 		ClientIo::Get(input.context, engine)->PutAbove(make);
 		return;

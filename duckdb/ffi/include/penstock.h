@@ -89,8 +89,9 @@ void ps_query_may_end_early(const ps_query *query);
 void ps_query_may_be_left(const ps_query *query);
 /* From now on ps_open_write refuses a name that it has opened before, unless that was given up, removed or moved. */
 void ps_query_writes_each_name_once(const ps_query *query);
-/* The host fetches ahead the columns of its scans itself. */
-void ps_query_host_reads_ahead(const ps_query *query);
+/* The host fetches ahead the columns of its scans itself, in reads that begin and end at multiples of so many bytes:
+ * only scans of ps_query_will_read are followed. */
+void ps_query_host_reads_ahead(const ps_query *query, uint64_t grid_bytes);
 ps_rows *ps_query_stats(const ps_query *query); /* area, name, unit, value, description; this query only */
 /* What a profile says of the statement so far: name, type (uint64, string), value. What is zero is left out; no rows: it had
  * nothing to do with us. */

@@ -169,10 +169,10 @@ pub unsafe extern "C" fn ps_query_writes_each_name_once(query: *const PsQuery) {
 /// # Safety
 /// `query` came from this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ps_query_host_reads_ahead(query: *const PsQuery) {
+pub unsafe extern "C" fn ps_query_host_reads_ahead(query: *const PsQuery, grid_bytes: u64) {
     // SAFETY: the caller vouches for it.
     if let Ok(query) = unsafe { handle(query, "query") } {
-        quiet((), || query.query.host_reads_ahead());
+        quiet((), || query.query.host_reads_ahead(grid_bytes));
     }
 }
 

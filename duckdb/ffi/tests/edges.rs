@@ -188,7 +188,7 @@ fn nulls_are_errors_and_never_crashes() {
         ps_setting_describe(usize::MAX, null_mut());
         ps_query_abort_uploads(null());
         ps_query_may_end_early(null());
-        ps_query_host_reads_ahead(null());
+        ps_query_host_reads_ahead(null(), 4096);
         ps_query_writes_each_name_once(null());
         ps_engine_renews_secrets(null(), None, null_mut());
         ps_reader_link(null(), null(), null_mut(), null_mut());

@@ -25,6 +25,7 @@
 #include "duckdb/main/secret/secret_manager.hpp"
 #include "duckdb/parser/parsed_data/create_scalar_function_info.hpp"
 #include "duckdb/parser/parsed_data/create_table_function_info.hpp"
+#include "duckdb/planner/operator/logical_get.hpp"
 
 // Not by identifier.hpp: 1.5.6 has that too, and uses it nowhere that the shim looks.
 #if __has_include("duckdb/common/memory_mapped_file.hpp")
@@ -166,6 +167,33 @@ inline void SetInProfile(ClientContext &context, const ProfileValues &values) {
 	});
 }
 #endif
+
+//! The function that a scan calls.
+inline const string &FunctionName(const LogicalGet &get) {
+#if PENSTOCK_DUCKDB_2
+	return NameText(get.function.GetName());
+#else
+	return get.function.name;
+#endif
+}
+
+//! Whether a scan has filters of its own.
+inline bool HasTableFilters(const LogicalGet &get) {
+#if PENSTOCK_DUCKDB_2
+	return get.table_filters.HasFilters();
+#else
+	return !get.table_filters.filters.empty();
+#endif
+}
+
+//! Whether a scan reads some row groups only, which the plan names.
+inline bool ReadsPartitions(const LogicalGet &get) {
+#if PENSTOCK_DUCKDB_2
+	return !get.scan_partition_indices.empty();
+#else
+	return false;
+#endif
+}
 
 //! The one value of all rows.
 inline void SetAll(Vector &vector, const Value &value, idx_t count) {

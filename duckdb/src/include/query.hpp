@@ -5,6 +5,7 @@
 #pragma once
 
 #include "bridge.hpp"
+#include "read_ahead_depth.hpp"
 #include "setting_values.hpp"
 #include "wrap.hpp"
 
@@ -95,6 +96,10 @@ public:
 	bool WasLeft() const {
 		return has_barrier && !barrier_passed;
 	}
+	//! A file could not be opened to be written. The statement may hide that, or go on without it.
+	void CannotOpen(ErrorData refusal) {
+		refused.Keep(std::move(refusal));
+	}
 	//! Adds the failure of a file to the error of its statement, which may hide it.
 	void TellBeside(ErrorData &error);
 	//! After a failed statement: gives up what is under way. Of a COPY or EXPORT it takes back what was published.
@@ -168,6 +173,7 @@ private:
 	//! For removing; gives up sooner than the statement would.
 	shared_ptr<Query> cleanup;
 	KeptFailure failure;
+	KeptFailure refused;
 	vector<std::pair<string, shared_ptr<MovingBound>>> bounds;
 	//! The files of volumes that it reads, by path.
 	unordered_map<string, string> versions;
@@ -214,6 +220,10 @@ public:
 	void PlanBegins();
 	//! Optimizer hooks ask for an operator above the root of the plan that is being made.
 	void PutAbove(MakePass make);
+	//! The running statement takes a few rows of one file.
+	void TakesAFewRows(ClientContext &client) {
+		depth.Shorten(client);
+	}
 
 	//! True: else DuckDB does not show the finished plan. Nothing is bound twice: the statement is copied before.
 	//! DuckDB asks when it begins to plan a statement.
@@ -241,6 +251,7 @@ private:
 	mutex lock;
 	shared_ptr<Query> current;
 	vector<MakePass> passes;
+	ReadAheadDepth depth;
 	KeptFailure late;
 	vector<weak_ptr<WriterState>> left_over;
 };

@@ -16,13 +16,17 @@ namespace penstock {
 //! Tells the engine of each scan of a Parquet file of ours that reads all of its row groups, and for which columns.
 void TellColumns(ClientContext &context, const shared_ptr<Engine> &engine, const LogicalOperator &plan);
 
+//! Whether a plan takes a few rows of one Parquet file of ours, and reads nothing else: `FROM 's3://…' LIMIT 10`.
+//! `is_limited`: a LIMIT above it takes no more.
+bool TakesAFewRows(ClientContext &context, Engine &engine, LogicalOperator &plan, bool is_limited = false);
+
 //! Where a column of a file stands among its Parquet columns.
 struct Leaves {
 	uint32_t first;
 	uint32_t count;
 };
 //! Of all columns, up to the first one of which that is not known.
-case_insensitive_map_t<Leaves> LeavesOf(const MultiFileBindData &scan);
+NameMap<Leaves> LeavesOf(const MultiFileBindData &scan);
 
 //! Whether a scan is one of Parquet files.
 bool IsParquet(const LogicalGet &get);

@@ -16,6 +16,8 @@
 //! limit at most, and given back when others wait for it.
 
 mod allowance;
+mod burst;
+mod detector;
 mod trail;
 
 use crate::budget::{AHEAD_PARTS, Pressable, Pressed};
@@ -26,14 +28,15 @@ use crate::read::block::{Block, Purpose, Source, fetch};
 use crate::read::held::Piece;
 use crate::read::neighbours::came_ahead;
 use crate::read::spare::Spare;
-use allowance::{Allowance, Window, next_block};
+use allowance::{Allowance, START_BYTES_MAX, Window, next_block};
+use burst::UnderWay;
+use detector::Detector;
+pub(super) use detector::is_large;
 use penstock_base::ByteRange;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub(crate) use trail::{Bounds, Next};
 
-/// Larger reads go straight into the caller's buffer, as far as they are not here before.
-const STEP_BYTES_MAX: u64 = 1 << 20;
 const BLOCK_BYTES_MIN: u64 = 256 << 10;
 const BLOCK_BYTES_MAX: u64 = 8 << 20;
 /// One is used while the next arrives.
@@ -41,37 +44,6 @@ const BLOCKS_MAX: usize = 2;
 /// Those of a run that is known to go on lie behind another one; and as many may lie where a reader
 /// was before it went back.
 const BLOCKS_KEPT_MAX: usize = 2 * (BLOCKS_MAX + 1);
-
-/// Notices runs of reads.
-#[derive(Debug, Default)]
-struct Detector {
-    next: Option<u64>,
-    run_bytes: u64,
-    /// The run began with the object.
-    is_from_start: bool,
-}
-
-impl Detector {
-    /// Takes note of a read; bytes of the run that it continues, or 0. It may do so out of turn,
-    /// where it `was_expected`.
-    fn note(&mut self, range: ByteRange, was_expected: bool) -> u64 {
-        let begins = range.start == 0 && is_large(range);
-        let follows = was_expected || self.next == Some(range.start);
-        self.is_from_start = if follows { self.is_from_start } else { range.start == 0 };
-        self.next = self.next.filter(|_| was_expected).max(Some(range.end));
-        self.run_bytes = match (follows, begins) {
-            (true, _) => self.run_bytes + range.len(),
-            (false, true) => range.len(),
-            (false, false) => 0,
-        };
-        self.run_bytes
-    }
-}
-
-/// Whether a read is too large to be fetched into memory of ours first.
-pub(super) fn is_large(range: ByteRange) -> bool {
-    range.len() > STEP_BYTES_MAX
-}
 
 /// The read-ahead of one reader.
 #[derive(Debug)]
@@ -92,6 +64,7 @@ struct State {
     /// What the link brought during one of the last large reads.
     bytes_per_s: Option<f64>,
     registered: bool,
+    under_way: UnderWay,
 }
 
 impl State {
@@ -155,6 +128,12 @@ impl Ahead {
     /// `first_bytes`.
     pub fn new(first_bytes: u64) -> Arc<Self> {
         Arc::new(Ahead { state: Mutex::default(), first_bytes: first_bytes.min(BLOCK_BYTES_MAX) })
+    }
+
+    /// Of a reader whose host fetches ahead itself.
+    pub fn doubtful() -> Arc<Self> {
+        let state = State { allowance: Allowance::doubtful(), ..State::default() };
+        Arc::new(Ahead { state: Mutex::new(state), first_bytes: 0 })
     }
 
     /// Takes note of a read, begins the next block if it is time, and gives the blocks that this
@@ -276,7 +255,7 @@ impl Ahead {
     /// that were begun for it, and blocks, where the reads before it were small.
     pub(super) fn large(&self, range: ByteRange) -> (Vec<Begun>, Vec<Arc<Block>>) {
         let mut state = self.lock();
-        let was_expected = state.expects(range);
+        let was_expected = state.expects(range) || state.under_way.is_beside(range);
         let mut dropped = Vec::new();
         let is_new = state.read(range, was_expected) <= range.len() && !was_expected;
         // What follows a read of the beginning follows it when it is read again.
@@ -311,21 +290,58 @@ impl Ahead {
         (mine, wanted)
     }
 
+    /// Takes note of a large read of a host that divides its reads. What follows a burst of them is
+    /// asked for at once: it is more of the host's own read, for which it has no threads.
+    pub fn under_way(
+        self: &Arc<Self>,
+        source: &Source<'_>,
+        range: ByteRange,
+    ) -> Option<ReadUnderWay> {
+        let mut state = self.lock();
+        if state.allowance.is_always_doubtful {
+            return None;
+        }
+        if let Some(burst) = state.under_way.begins(range) {
+            state.detector.burst(burst);
+            state.allowance.burst();
+            let limit_bytes = source.query.engine.budget.limit_bytes() / AHEAD_PARTS;
+            let allowed = Allowed {
+                window_bytes: START_BYTES_MAX,
+                memory_bytes: START_BYTES_MAX.min(limit_bytes),
+            };
+            self.begin_steps(&mut state, source, range.len(), allowed);
+        }
+        Some(ReadUnderWay { run: Arc::clone(self), range })
+    }
+
     /// Asks for what follows a large read which is nearly over.
     pub fn begin_next(self: &Arc<Self>, source: &Source<'_>, range: ByteRange) {
-        let engine = &source.query.engine;
-        let (latency, limit) = (source.at.mount.latency.get(), engine.budget.limit_bytes());
+        let (latency, limit) =
+            (source.at.mount.latency.get(), source.query.engine.budget.limit_bytes());
         let mut state = self.lock();
-        let run_bytes = state.detector.run_bytes;
-        let Some(read_end) = state.detector.next.filter(|_| run_bytes > 0) else { return };
+        let (run_bytes, step) = (state.detector.run_bytes, range.len());
+        if run_bytes == 0 {
+            return;
+        }
+        let profile = &source.at.mount.profile;
+        let bytes_per_s = state.bytes_per_s.unwrap_or(profile.connection_bytes_per_s);
+        let allowed = Allowed::of(run_bytes, step, bytes_per_s, latency, limit / AHEAD_PARTS)
+            .at_most(source.query.ahead_bytes_max(run_bytes));
+        self.begin_steps(&mut state, source, step, allowed);
+    }
+
+    /// Sends the requests for steps of this size that follow the run, as far as it is allowed.
+    fn begin_steps(
+        self: &Arc<Self>,
+        state: &mut State,
+        source: &Source<'_>,
+        step: u64,
+        mut allowed: Allowed,
+    ) {
+        let Some(read_end) = state.detector.next else { return };
         let begun_end = state.begun.back().map_or(read_end, |begun| begun.range.end);
         let blocks = state.blocks.iter().map(|block| block.range).collect();
         let asked_end = contiguous_end(begun_end, blocks);
-        let step = range.len();
-        let profile = &source.at.mount.profile;
-        let bytes_per_s = state.bytes_per_s.unwrap_or(profile.connection_bytes_per_s);
-        let mut allowed = Allowed::of(run_bytes, step, bytes_per_s, latency, limit / AHEAD_PARTS)
-            .at_most(source.query.ahead_bytes_max(run_bytes));
         let most_bytes = state.allowance.ahead_bytes_max(step);
         let room_bytes = most_bytes.saturating_sub(state.pending_bytes());
         if state.allowance.is_doubtful() || most_bytes < BLOCK_BYTES_MIN {
@@ -338,7 +354,8 @@ impl Ahead {
         let held: u64 = state.begun.iter().map(Begun::memory_bytes).sum();
         let mut memory_bytes = allowed.memory_bytes.saturating_sub(held).min(room_bytes);
         let policy = Policy::of(&source.query.settings);
-        self.register(&mut state, source);
+        let latency = source.at.mount.latency.get();
+        self.register(state, source);
         for step in steps {
             let limit = policy.fanout_limit(step.len());
             let pace = &source.at.mount.pace;
@@ -388,6 +405,18 @@ impl Ahead {
     }
 }
 
+/// A large read that is not over.
+pub(crate) struct ReadUnderWay {
+    run: Arc<Ahead>,
+    range: ByteRange,
+}
+
+impl Drop for ReadUnderWay {
+    fn drop(&mut self) {
+        self.run.lock().under_way.ended(self.range);
+    }
+}
+
 impl Pressable for Ahead {
     fn is_ahead(&self) -> bool {
         true
@@ -419,35 +448,9 @@ fn contiguous_end(from: u64, mut ready: Vec<ByteRange>) -> u64 {
 mod tests {
     use super::*;
 
-    fn range(start: u64, end: u64) -> ByteRange {
-        ByteRange { start, end }
-    }
-
-    #[test]
-    fn random_and_large_reads_are_no_run() {
-        let mut detector = Detector::default();
-        for read in [range(0, 10), range(50, 60), range(20, 30), range(60, 70)] {
-            assert_eq!(detector.note(read, false), 0);
-        }
-        assert_eq!(detector.note(range(70, 90), false), 20);
-        assert_eq!(detector.note(range(100, 101 + STEP_BYTES_MAX), false), 0);
-    }
-
-    #[test]
-    fn a_large_read_of_the_beginning_is_a_run_and_threads_may_read_it_out_of_turn() {
-        const STEP: u64 = 4 << 20;
-        let step = |index: u64| range(index * STEP, (index + 1) * STEP);
-        let mut detector = Detector::default();
-        assert_eq!(detector.note(step(3), false), 0);
-        for (index, was_expected) in [(0, false), (1, false), (3, true), (2, true)] {
-            assert!(detector.note(step(index), was_expected) >= STEP, "{index}");
-        }
-        assert_eq!((detector.next, detector.run_bytes), (Some(4 * STEP), 4 * STEP));
-        assert_eq!(detector.note(step(9), false), 0);
-    }
-
     #[test]
     fn contiguous_bytes_end_at_the_first_gap() {
+        let range = |start, end| ByteRange { start, end };
         assert_eq!(contiguous_end(5, vec![range(20, 30), range(0, 10), range(10, 15)]), 15);
         assert_eq!(contiguous_end(5, vec![]), 5);
     }

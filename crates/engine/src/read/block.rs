@@ -85,7 +85,7 @@ impl Block {
 
     /// How many bytes of this range it has, here or on their way.
     pub fn shared_bytes(&self, range: ByteRange) -> u64 {
-        self.shared(range).map_or(0, |shared| shared.len())
+        self.range.shared_bytes(&range)
     }
 
     /// Bytes that have come over the network.

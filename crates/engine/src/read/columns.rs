@@ -32,7 +32,7 @@ const FIRST_SPAN_BYTES_MAX: u64 = 2 << 20;
 /// Longer spans become several requests.
 const BLOCK_BYTES_MAX: u64 = JOINED_BYTES_MAX;
 /// Most requests on their way, whatever the number of connections.
-const REQUESTS_MAX: usize = 48;
+pub(super) const REQUESTS_MAX: usize = 48;
 /// Most of them and of blocks that lie ready: small ones, or memory would end before.
 const BLOCKS_MAX: usize = 512;
 
@@ -141,8 +141,17 @@ impl Columns {
     }
 
     /// Takes note of columns that are read of all row groups.
-    pub fn will_read(&mut self, columns: &[u32], is_cached_ahead: bool) {
-        self.scan.will_read(columns.iter().map(|column| *column as usize), is_cached_ahead);
+    pub fn will_read(&mut self, columns: &[u32], is_cached_ahead: bool, grid_bytes: Option<u64>) {
+        let columns = columns.iter().map(|column| *column as usize);
+        match grid_bytes {
+            Some(bytes) => self.scan.will_read_on_grid(columns, bytes),
+            None => self.scan.will_read(columns, is_cached_ahead),
+        }
+    }
+
+    /// Whether a plan told of its columns.
+    pub fn is_told(&self) -> bool {
+        self.scan.is_told()
     }
 
     /// Takes note of what the rows have to be that a scan wants; `judge` gives what the footer of a
@@ -277,7 +286,7 @@ impl Columns {
             && let Some(wanted) = self.scan.next(bytes_max, whole_bytes)
         {
             left -= wanted.span.len();
-            for range in blocks(wanted.span, requests) {
+            for range in blocks(self.scan.on_grid(&wanted), requests) {
                 let block = match begin(wanted.unit.file, range, &self.flow) {
                     Some(Ahead::Begun(block)) => block,
                     Some(Ahead::IsCached) => continue,

@@ -56,6 +56,12 @@ impl Files {
         }
     }
 
+    /// Whether its columns are fetched ahead here: of a host that does it itself only where a plan
+    /// tells which ones.
+    pub fn is_followed(&self, query: &QueryCore) -> bool {
+        query.host_grid_bytes().is_none() || self.columns.is_told()
+    }
+
     /// What is known of a file's version.
     pub fn version(&self, index: usize) -> Version {
         Version::of(&self.files[index].1.meta)
@@ -100,11 +106,11 @@ impl Files {
     /// Begins what there is room for now. The layout of files whose footer is here is looked at
     /// where that is the `thorough` way: it may take a while.
     pub fn pull(&mut self, query: &Arc<QueryCore>, is_thorough: bool) {
-        let Files { id, at, files, columns, .. } = self;
-        let latency = at.mount.latency.get();
-        if latency < LATENCY_MIN || query.host_reads_ahead() {
+        let latency = self.at.mount.latency.get();
+        if latency < LATENCY_MIN || !self.is_followed(query) {
             return;
         }
+        let Files { id, at, files, columns, .. } = self;
         let room = Room {
             latency: at.mount.latency.least().unwrap_or(latency),
             memory_limit_bytes: query.engine.budget.limit_bytes(),

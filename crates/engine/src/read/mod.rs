@@ -227,7 +227,8 @@ async fn open_ahead(
     let opened = cell.get_or_try_init(|| found).await?;
     query.neighbours.told(at, &opened.meta);
     let size = opened.meta.size_bytes.unwrap_or(0);
-    if let Some(window) = plan::opening_window(size, opening_bytes, tail_first(&at.key)) {
+    let (tail_first, grid_bytes) = (tail_first(&at.key), query.read_grid_bytes());
+    if let Some(window) = plan::opening_window(size, opening_bytes, tail_first, grid_bytes) {
         opened.reader(query, at, None).await?.fetch_opening(query, window).await?;
     }
     Ok(())
@@ -326,7 +327,7 @@ fn is_outdated(query: &QueryCore, at: &Location, known: &Known) -> bool {
 fn opening_is_cached(query: &Arc<QueryCore>, at: &Location, meta: &ObjectMeta) -> bool {
     let size = meta.size_bytes.unwrap_or(0);
     let window = first_bytes(query, at, size, true);
-    let opening = plan::opening_window(size, window, tail_first(&at.key));
+    let opening = plan::opening_window(size, window, tail_first(&at.key), query.read_grid_bytes());
     let cached = CachedObject::of(query, at, &Version::of(meta));
     opening.zip(cached).is_some_and(|(opening, cached)| cached.covers(opening))
 }

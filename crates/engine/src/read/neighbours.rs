@@ -198,8 +198,15 @@ impl Neighbours {
         if let Some(glob) = found
             && !(is_cached_ahead && query.engine.scanned.knows(at, &glob.version(glob.index[&id])))
         {
-            glob.columns.will_read(columns, is_cached_ahead);
+            glob.columns.will_read(columns, is_cached_ahead, query.host_grid_bytes());
         }
+    }
+
+    /// Whether the columns of a file are fetched ahead, because a plan named them.
+    pub(super) fn fetches_columns(&self, query: &QueryCore, place: &Place) -> bool {
+        let mut state = self.lock();
+        let glob = state.globs.iter_mut().find(|glob| glob.id == place.glob);
+        glob.is_some_and(|glob| glob.columns.is_told() && glob.is_followed(query))
     }
 
     /// Takes note of what the rows of a scan have to be, before it reads of an opened file and of
@@ -349,12 +356,15 @@ impl Neighbours {
         range: ByteRange,
         is_cached: bool,
     ) -> Option<Vec<Arc<Block>>> {
-        if query.host_reads_ahead() || !place.is_in(&query.neighbours) {
+        if !place.is_in(&query.neighbours) {
             return None;
         }
         let mut state = self.lock();
         let State { globs, registered, .. } = &mut *state;
         let glob = globs.iter_mut().find(|glob| glob.id == place.glob)?;
+        if !glob.is_followed(query) {
+            return None;
+        }
         if !std::mem::replace(registered, true) {
             let pressable: Weak<dyn Pressable> = Arc::downgrade(&query.neighbours) as Weak<_>;
             query.engine.budget.register(pressable);

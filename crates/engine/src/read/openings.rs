@@ -93,7 +93,9 @@ pub(super) fn opening_bytes(
 ) -> u64 {
     let told_bytes = known.footer_size_bytes.map_or(0, |size| size.min(FOOTER_BYTES_MAX) + 8);
     let wanted_bytes = match (size_bytes, tail_first(&at.key)) {
-        (Some(size), true) => footer_window(size).len().min(query.settings.open_fetch_bytes),
+        (Some(size), true) => {
+            footer_window(size, query.read_grid_bytes()).len().min(query.settings.open_fetch_bytes)
+        }
         _ => 0,
     };
     window_bytes(query, at, others).max(wanted_bytes).max(told_bytes)
@@ -120,7 +122,7 @@ impl Opening {
     /// Nothing has come of it yet.
     fn new(query: &QueryCore, key: &str, known: &Known, window: ByteRange) -> Self {
         let size_bytes = known.meta.size_bytes.unwrap_or(0);
-        let footer_bytes = footer_window(size_bytes).len();
+        let footer_bytes = footer_window(size_bytes, query.read_grid_bytes()).len();
         let is_text = !tail_first(key);
         let could_be_whole =
             !is_text && size_bytes > footer_bytes && size_bytes <= query.settings.open_fetch_bytes;
@@ -239,6 +241,7 @@ impl Openings {
         let out_bytes = self.out.values().map(|opening| opening.window.len()).sum();
         let allowed = Allowed {
             window_bytes: query.settings.open_fetch_bytes,
+            grid_bytes: query.read_grid_bytes(),
             bytes_max: batch.bytes_max,
             text_bytes_max: self.read_bytes,
             whole_bytes_max: self.small.bytes_max(link_bytes),

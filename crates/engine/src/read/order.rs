@@ -117,11 +117,11 @@ impl Next {
         (is_text && end <= bytes_max).then_some(ByteRange { start: 0, end })
     }
 
-    fn window(&self, window_bytes: u64) -> ByteRange {
+    fn window(&self, window_bytes: u64, grid_bytes: u64) -> ByteRange {
         let Next { size_bytes: end, tail_first, opening_bytes } = *self;
         match opening_bytes {
             Some(bytes) => ByteRange { start: end.saturating_sub(bytes), end },
-            None => opening_window(end, window_bytes, tail_first).unwrap_or(NOTHING),
+            None => opening_window(end, window_bytes, tail_first, grid_bytes).unwrap_or(NOTHING),
         }
     }
 }
@@ -131,6 +131,8 @@ impl Next {
 pub(super) struct Allowed {
     /// What opening fetches of a file.
     pub window_bytes: u64,
+    /// Their readers' reads begin at multiples of this.
+    pub grid_bytes: u64,
     /// Of this batch.
     pub bytes_max: u64,
     /// Of files that are no Parquet, of which the first bytes are a large part: as much as was read
@@ -149,8 +151,8 @@ pub(super) struct Allowed {
 /// What is fetched of the files of a batch, in their order; fewer than they are where all would be
 /// more than is allowed.
 pub(super) fn windows(files: &[Next], allowed: &Allowed) -> Vec<ByteRange> {
-    let Allowed { bytes_max, out_bytes, held_bytes, .. } = *allowed;
-    let whole = files.iter().map(|file| file.window(allowed.window_bytes));
+    let Allowed { grid_bytes, bytes_max, out_bytes, held_bytes, .. } = *allowed;
+    let whole = files.iter().map(|file| file.window(allowed.window_bytes, grid_bytes));
     let is_small = whole.clone().map(|window| window.len()).sum::<u64>() <= allowed.whole_bytes_max;
     let is_text = files.iter().all(|file| !file.tail_first);
     let text_max = allowed.text_bytes_max.max(BYTES_AHEAD_FIRST);
@@ -166,7 +168,7 @@ pub(super) fn windows(files: &[Next], allowed: &Allowed) -> Vec<ByteRange> {
             let window = if is_small || as_told || window.is_empty() {
                 window
             } else {
-                footer_window(file.size_bytes)
+                footer_window(file.size_bytes, grid_bytes)
             };
             // One that only does not fit yet is left to the next step.
             let text = file.whole_text(allowed.text_whole_bytes_max.min(bytes_max).min(ahead_max));
@@ -192,6 +194,7 @@ mod tests {
         let text_bytes_max = u64::MAX;
         Allowed {
             window_bytes,
+            grid_bytes: 1,
             bytes_max,
             text_bytes_max,
             whole_bytes_max: WHOLE,

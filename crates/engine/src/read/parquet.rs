@@ -54,7 +54,7 @@ impl Layout {
         }
         let footer_start = footer_start(tail, start)?;
         let row_groups = row_groups(footer(tail)?).unwrap_or_default();
-        let opening = footer_window(start + tail.len() as u64);
+        let opening = footer_window(start + tail.len() as u64, 1);
         let cached_start = opening.start.min(footer_start);
         Some(Layout::cached_from(cached_start, row_groups, start, footer_start))
     }
@@ -171,6 +171,12 @@ impl Layout {
     pub fn is_widened(&self, range: ByteRange) -> bool {
         let added_bytes = self.cached_start.saturating_sub(range.end);
         added_bytes <= range.len().min(WIDENED_BYTES_MAX)
+    }
+
+    /// A range that begins and ends at multiples of so many bytes, as far as it is not here.
+    pub fn on_grid(&self, range: ByteRange, grid_bytes: u64) -> ByteRange {
+        let end = range.end.next_multiple_of(grid_bytes).min(self.here.max(range.end));
+        ByteRange { start: range.start - range.start % grid_bytes, end }
     }
 
     /// Number of row groups.

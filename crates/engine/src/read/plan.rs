@@ -113,9 +113,10 @@ pub(crate) fn widen(
     size: u64,
     window_bytes: u64,
     tail_first: bool,
+    grid_bytes: u64,
     held: &[ByteRange],
 ) -> Option<ByteRange> {
-    let window = opening_window(size, window_bytes, tail_first)?;
+    let window = opening_window(size, window_bytes, tail_first, grid_bytes)?;
     let wanted = !range.is_empty() && window.contains(&range);
     let is_whole = window.len() == size;
     let covers = |wanted: &ByteRange| held.iter().any(|piece| piece.contains(wanted));
@@ -129,21 +130,28 @@ pub(crate) fn widen(
 
 /// The bytes of an object of known size that are read first: the whole of a small one, the footer
 /// of a Parquet file, the head of any other. `None` where `window_bytes` of 0 forbids it.
-pub(crate) fn opening_window(size: u64, window_bytes: u64, tail_first: bool) -> Option<ByteRange> {
+pub(crate) fn opening_window(
+    size: u64,
+    window_bytes: u64,
+    tail_first: bool,
+    grid_bytes: u64,
+) -> Option<ByteRange> {
     if window_bytes == 0 || size == 0 {
         None
     } else if size <= window_bytes {
         Some(ByteRange { start: 0, end: size })
     } else if tail_first {
-        Some(footer_window(size))
+        Some(footer_window(size, grid_bytes))
     } else {
         Some(ByteRange { start: 0, end: window_bytes })
     }
 }
 
-/// The end of a Parquet file, with its footer most likely inside.
-pub(crate) fn footer_window(size: u64) -> ByteRange {
-    ByteRange { start: size - footer_guess_bytes(size).min(size), end: size }
+/// The end of a Parquet file, with its footer most likely inside, for readers whose reads begin at
+/// multiples of `grid_bytes`: what they had to fetch before it would be a request of its own.
+pub(crate) fn footer_window(size: u64, grid_bytes: u64) -> ByteRange {
+    let start = size.saturating_sub(footer_guess_bytes(size));
+    ByteRange { start: start - start % grid_bytes, end: size }
 }
 
 /// Whether a read brings what is missing of a Parquet footer that begins before the `tail` which is
@@ -206,7 +214,7 @@ mod tests {
 
     #[test]
     fn small_object_is_wanted_whole_and_large_parquet_by_its_tail() {
-        let widen = |range, size, bytes, tail| widen(range, size, bytes, tail, &[]);
+        let widen = |range, size, bytes, tail| widen(range, size, bytes, tail, 1, &[]);
         assert_eq!(widen(range(40, 50), 60, 100, true), Some(range(0, 60)));
         let size = 80 << 20;
         let tail = range(size - (128 << 10), size);
@@ -215,6 +223,15 @@ mod tests {
         assert_eq!(widen(range(size - 8, size), size, 0, true), None);
         assert_eq!(widen(range(0, 10), 1000, 100, false), Some(range(0, 100)));
         assert_eq!(widen(range(500, 510), 1000, 100, false), None);
+    }
+
+    #[test]
+    fn a_footer_begins_where_reads_do() {
+        let (size, start) = (150 << 10, 134 << 10);
+        assert_eq!(footer_window(size, 1), range(start, size));
+        assert_eq!(footer_window(size, 4096), range(132 << 10, size));
+        assert_eq!(footer_window(size, 1 << 20), range(0, size));
+        assert_eq!(footer_window(9, 4096), range(0, 9));
     }
 
     #[test]
@@ -231,6 +248,7 @@ mod tests {
 
     #[test]
     fn what_is_held_needs_no_window_and_of_small_objects_held_in_part_text_is_completed() {
+        let widen = |range, size, bytes, tail, held: &_| widen(range, size, bytes, tail, 1, held);
         assert_eq!(widen(range(50, 60), 60, 100, true, &[range(40, 60)]), None);
         assert_eq!(widen(range(0, 10), 60, 100, false, &[range(0, 40)]), Some(range(0, 60)));
         for held in [&[range(0, 60)][..], &[range(0, 40), range(40, 60)]] {
@@ -288,7 +306,7 @@ mod tests {
             window in 0u64..500, tail_first: bool,
         ) {
             let wanted = range(start, start + len);
-            if let Some(window) = widen(wanted, size, window, tail_first, &[]) {
+            if let Some(window) = widen(wanted, size, window, tail_first, 1, &[]) {
                 prop_assert!(window.contains(&wanted));
                 prop_assert!(window.end <= size);
             }

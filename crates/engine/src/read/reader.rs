@@ -10,11 +10,11 @@ use crate::metadata::Validity;
 use crate::pace::policy::Policy;
 use crate::pace::{OnItsWay, Reserved};
 use crate::query::{Query, QueryCore};
-use crate::read::ahead::{Ahead, is_large};
+use crate::read::ahead::{Ahead, ReadUnderWay, is_large};
 use crate::read::at_once::all;
 use crate::read::begun::Approach;
 use crate::read::block::{Block, Source, copy_ahead};
-use crate::read::columns::LATENCY_MIN;
+use crate::read::columns::{LATENCY_MIN, REQUESTS_MAX};
 use crate::read::flight::{Progress, Wanted};
 use crate::read::held::Held;
 use crate::read::neighbours::{Place, Taken, came_ahead};
@@ -35,10 +35,13 @@ use std::time::Duration;
 /// Reads from this size on tell a store's pace.
 const MEASURED_BYTES_MIN: u64 = 1 << 20;
 
+/// Of columns that are fetched ahead, a longer gap is not read.
+const SHARED_GAP_BYTES_MAX: f64 = (256 << 10) as f64;
+
 /// How a store answers, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// Until the first byte of an answer.
+    /// What another request adds: the time until its first byte, or a share of it.
     pub latency: Duration,
     /// What one connection brings in a second.
     pub bytes_per_s: f64,
@@ -75,7 +78,11 @@ impl Reader {
     ) -> Self {
         let version = Version::of(meta);
         let held = held.unwrap_or_else(|| query.engine.held.get_or_default(at, &version));
-        let ahead = Ahead::new(run_bytes_min(query, at));
+        let tail_first = tail_first(&at.key);
+        let ahead = match tail_first && query.host_grid_bytes().is_some() {
+            true => Ahead::doubtful(),
+            false => Ahead::new(run_bytes_min(query, at)),
+        };
         Reader {
             at: at.clone(),
             // `open` fetches an object of unknown size whole, and then its size is known.
@@ -86,7 +93,7 @@ impl Reader {
             held,
             run: Mutex::new(Arc::clone(&ahead)),
             ahead,
-            tail_first: tail_first(&at.key),
+            tail_first,
             place,
             whole: None,
             is_kept: OnceLock::new(),
@@ -108,16 +115,23 @@ impl Reader {
         &self.at
     }
 
-    /// How its store answers, for a host that plans its own requests.
+    /// How its store answers, for a host that plans its own requests. Where the columns of a scan
+    /// are fetched ahead, many requests share a round trip: each costs its share, and no more than
+    /// the smallest block that is worth a request.
     pub fn link(&self, query: &Query) -> Link {
         let policy = Policy::of(query.settings());
         let latency = &self.at.mount.latency;
-        Link {
-            // What is expected comes near to it in some twenty requests only, where it is longer
-            // than the profile says.
-            latency: latency.least().unwrap_or_else(|| latency.get()),
-            bytes_per_s: self.at.mount.pace.connection_bytes_per_s(&policy),
+        // What is expected comes near to it in some twenty requests only, where it is longer than
+        // the profile says.
+        let latency = latency.least().unwrap_or_else(|| latency.get());
+        let core = &query.core;
+        let shares = |place| core.neighbours.fetches_columns(core, place);
+        let bytes_per_s = self.at.mount.pace.connection_bytes_per_s(&policy);
+        if !self.place.as_ref().is_some_and(shares) {
+            return Link { latency, bytes_per_s };
         }
+        let gap = Duration::from_secs_f64(SHARED_GAP_BYTES_MAX / bytes_per_s.max(1.0));
+        Link { latency: latency.div_f64(REQUESTS_MAX as f64).min(gap), bytes_per_s }
     }
 
     /// For how long bytes of it count, where nothing tells its versions apart and the policy of
@@ -173,7 +187,8 @@ impl Reader {
         let mut held = self.held.pieces();
         let window = first_bytes(query, &self.at, self.size_bytes, held.is_empty());
         let ranges: Vec<ByteRange> = held.iter().map(|piece| piece.range).collect();
-        let widened = widen(range, self.size_bytes, window, self.tail_first, &ranges);
+        let grid_bytes = query.read_grid_bytes();
+        let widened = widen(range, self.size_bytes, window, self.tail_first, grid_bytes, &ranges);
         // What is begun ahead of this reader is asked for once, by whoever is first.
         if let Some(window) = self.held.coming(&range).or(widened) {
             // Boxed, so that what memory answers moves no large future about.
@@ -183,15 +198,12 @@ impl Reader {
         }
         let blocks = self.cached.as_ref().map_or_else(Vec::new, |cached| cached.find(range));
         let mut ready = Ready { held, blocks, ahead: Vec::new(), begun: Vec::new() };
-        let (mut approach, mut run) = (None, None);
+        let (mut approach, mut run, mut under_way) = (None, None, None);
         let mut is_cached = !ready.blocks.is_empty() && ready.is_cached(range);
         if let Some(blocks) = self.columns_ahead(query, range, is_cached) {
             ready.ahead = blocks;
         } else if let Some(run) = &*run.insert(self.run(query, range)) {
-            let (begun, blocks) = run.large(range);
-            ready.begun = begun.into_iter().map(Some).collect();
-            approach = self.approach(query, run, range);
-            ready.ahead = blocks;
+            (approach, under_way) = self.large(query, run, range, &mut ready);
         } else {
             let source = self.source(query);
             ready.ahead = self.ahead.blocks(&source, range, &ready.held, is_cached);
@@ -217,8 +229,8 @@ impl Reader {
         // Behind the first step of its own requests, in which they take connections.
         let beside = async { approach.is_some().then(|| self.warm_next(query, &requests)) };
         let carrying = self.carry_out(query, &mut *buf, &requests, &mut ready, approach.as_ref());
-        let (alone, _) = join(carrying, beside).await;
-        let alone = alone?;
+        let alone = join(carrying, beside).await.0?;
+        drop(under_way);
         if let (Some(approach), Some(Some(run))) = (&approach, &run) {
             run.large_done(approach.bytes_per_s());
         }
@@ -289,6 +301,24 @@ impl Reader {
             *run = other.unwrap_or_else(|| Arc::clone(&self.ahead));
         }
         Some(Arc::clone(&run))
+    }
+
+    /// Finds what is ready or on its way of a large read. What follows is asked for when this one
+    /// is nearly over, or at once behind a burst.
+    fn large(
+        &self,
+        query: &Arc<QueryCore>,
+        run: &Arc<Ahead>,
+        range: ByteRange,
+        ready: &mut Ready,
+    ) -> (Option<Approach>, Option<ReadUnderWay>) {
+        let (begun, blocks) = run.large(range);
+        ready.begun = begun.into_iter().map(Some).collect();
+        ready.ahead = blocks;
+        let approach = self.approach(query, run, range);
+        let may_burst = approach.is_some() && query.host_grid_bytes().is_some();
+        let under_way = may_burst.then(|| run.under_way(&self.source(query), range));
+        (approach, under_way.flatten())
     }
 
     /// Has the next large read asked for when this one is nearly over. Stores nearby are asked when

@@ -44,6 +44,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use told::Told;
 pub(crate) use wanted::JOINED_BYTES_MAX;
+use wanted::Wanted;
 
 /// Files ahead of the one that is read.
 const FILES_AHEAD_MAX: usize = 32;
@@ -183,6 +184,7 @@ impl Scan {
             push_unknown(&mut self.columns, columns.end() + 1);
             self.mark(unit, columns, READ);
         }
+        self.take(file, range);
         self.read_bytes += range.len();
         self.sweep();
         again
@@ -317,6 +319,7 @@ impl Scan {
     }
 
     fn touched(&self, file: usize, range: ByteRange) -> Vec<(Unit, RangeInclusive<usize>)> {
+        let range = self.off_grid(range);
         let touched =
             self.files.get(&file).map_or_else(Vec::new, |file| file.layout.touched(range));
         let unit = |row_group| Unit { file, row_group };
@@ -370,7 +373,7 @@ impl Scan {
 
     /// A reader has gone from a row group: it is over with the last one.
     fn leave(&mut self, unit: Unit) {
-        if self.readers.values().all(|other| *other != unit) {
+        if !self.reads_beside() && self.readers.values().all(|other| *other != unit) {
             self.is_learned = true;
             self.see_what_others_read(unit);
             self.over(unit);
@@ -422,6 +425,7 @@ impl Scan {
             (None, 1) => 0,
             (None, readers) => readers,
         };
+        let reads_beside = self.reads_beside();
         let mut passed = Vec::new();
         for (index, file) in self.files.range_mut(..=behind.file) {
             let end = match index.cmp(&behind.file) {
@@ -431,7 +435,7 @@ impl Scan {
             };
             for row_group in file.swept..end {
                 let group = &file.groups[row_group];
-                if !group.is_entered && !group.is_left_out {
+                if (!group.is_entered || reads_beside) && !group.is_left_out {
                     passed.push(Unit { file: *index, row_group });
                 }
             }

@@ -8,7 +8,8 @@
 //! Of one that has jumped the start is the smallest block, until it has read as much as that other
 //! start without another jump. A database that is attached is read so: a few blocks that follow
 //! each other, then others elsewhere, and each few of them begin like a file that is read to its
-//! end.
+//! end. A Parquet file is always read so where the host fetches ahead itself: what follows the row
+//! groups that it reads may be left out, and it knows.
 
 use super::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX};
 use crate::query::WASTE_PARTS;
@@ -24,9 +25,16 @@ pub(super) struct Allowance {
     wasted_bytes: u64,
     /// Read since it jumped; `None` where it never did.
     since_jump_bytes: Option<u64>,
+    /// It counts as one that has just jumped, however long it goes on.
+    pub(super) is_always_doubtful: bool,
 }
 
 impl Allowance {
+    /// Of a reader that counts as one that has just jumped, however long it goes on.
+    pub fn doubtful() -> Self {
+        Allowance { is_always_doubtful: true, ..Self::default() }
+    }
+
     /// Takes note of a read, and whether it begins elsewhere than where the one before ended.
     pub fn read(&mut self, bytes: u64, jumps: bool) {
         self.read_bytes = self.read_bytes.saturating_add(bytes);
@@ -36,6 +44,11 @@ impl Allowance {
         };
     }
 
+    /// Takes note that reads which seemed to jump are parts of one longer read.
+    pub fn burst(&mut self) {
+        self.since_jump_bytes = None;
+    }
+
     /// Takes note of bytes that came and that no read took.
     pub fn wasted(&mut self, bytes: u64) {
         self.wasted_bytes = self.wasted_bytes.saturating_add(bytes);
@@ -43,7 +56,8 @@ impl Allowance {
 
     /// Whether it has jumped not long ago.
     pub fn is_doubtful(&self) -> bool {
-        self.since_jump_bytes.is_some_and(|since| since < START_BYTES_MAX)
+        let has_jumped = self.since_jump_bytes.is_some_and(|since| since < START_BYTES_MAX);
+        self.is_always_doubtful || has_jumped
     }
 
     /// Bytes that may be ahead of a reader whose steps have this size, all together.
@@ -110,7 +124,8 @@ pub(super) fn next_block(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::ahead::{STEP_BYTES_MAX, State};
+    use crate::read::ahead::State;
+    use crate::read::ahead::detector::STEP_BYTES_MAX;
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;

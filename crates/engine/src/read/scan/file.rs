@@ -145,6 +145,8 @@ pub(super) struct Group {
     pub is_left_out: bool,
     /// Columns before this one were read or are here.
     pub read_to: usize,
+    /// Bytes of the plan's columns that are still to be read; `None` before the first read.
+    pub left_bytes: Option<u64>,
     /// Of what is sure and of what is likely.
     pub settled: [Settled; 2],
     /// The row groups that were read like it so far, and in which state of what is expected.

@@ -7,8 +7,9 @@
 
 use super::file::{GAP_BYTES_MAX, joined};
 use super::history::push_unknown;
-use super::{Scan, Unit};
+use super::{Scan, Unit, Wanted};
 use crate::read::parquet::WIDENED_BYTES_MAX;
+use crate::read::parquet::steps::step;
 use penstock_base::ByteRange;
 
 /// More are not taken from a plan.
@@ -24,6 +25,8 @@ pub(super) struct Told {
     columns: Vec<usize>,
     /// Whether it was compared with a row group.
     is_seen: bool,
+    /// The reads of a host that fetches ahead itself begin and end at multiples of so many bytes.
+    grid_bytes: Option<u64>,
 }
 
 impl Scan {
@@ -37,7 +40,78 @@ impl Scan {
         self.is_learned = true;
         self.is_widening |= is_widening;
         self.expect_all(&columns);
-        self.told = Some(Told { columns, is_seen: false });
+        self.told = Some(Told { columns, is_seen: false, grid_bytes: None });
+    }
+
+    /// The same of a host (DuckDB 2.0) that reads ahead itself, one row group beside the other, and
+    /// whose reads begin and end at multiples of `grid_bytes`. It widens them to nothing else.
+    pub fn will_read_on_grid(&mut self, columns: impl Iterator<Item = usize>, grid_bytes: u64) {
+        // A statement may scan a file twice.
+        let before = self.told.take().map_or_else(Vec::new, |told| told.columns);
+        self.will_read(before.into_iter().chain(columns), false);
+        if let Some(told) = self.told.as_mut() {
+            told.columns.sort_unstable();
+            told.columns.dedup();
+            told.grid_bytes = Some(grid_bytes.max(1));
+        }
+        let groups = self.files.values_mut().flat_map(|file| &mut file.groups);
+        groups.for_each(|group| group.left_bytes = None);
+    }
+
+    /// Whether a reader goes from one row group to another while parts of the first are still to be
+    /// read.
+    pub(super) fn reads_beside(&self) -> bool {
+        self.told.as_ref().is_some_and(|told| told.grid_bytes.is_some())
+    }
+
+    /// Takes note of the bytes of a read, where row groups are read beside each other: one is over
+    /// once all of its columns have been read to their ends.
+    pub(super) fn take(&mut self, file: usize, range: ByteRange) {
+        let Some(Told { columns: told, grid_bytes: Some(_), .. }) = &self.told else { return };
+        let Some(of) = self.files.get_mut(&file) else { return };
+        let mut ended = Vec::new();
+        for (row_group, columns) in of.layout.touched(range) {
+            let chunks = of.layout.row_group(row_group);
+            let chunk = |column: &usize| chunks.get(*column);
+            let sum =
+                || told.iter().inspect(|_| step()).filter_map(chunk).map(ByteRange::len).sum();
+            let group = &mut of.groups[row_group];
+            let left = group.left_bytes.unwrap_or_else(sum);
+            let from = told.partition_point(|column| column < columns.start());
+            let to = told.partition_point(|column| column <= columns.end());
+            let read = told[from..to].iter().inspect(|_| step()).filter_map(chunk);
+            let read: u64 = read.map(|chunk| chunk.shared_bytes(&range)).sum();
+            group.left_bytes = Some(left.saturating_sub(read));
+            if left <= read {
+                ended.push(Unit { file, row_group });
+            }
+        }
+        ended.into_iter().for_each(|unit| self.over(unit));
+    }
+
+    /// Whether a plan told of its columns.
+    pub fn is_told(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// What is fetched for a span: all that the reads of its columns take in.
+    pub fn on_grid(&self, wanted: &Wanted) -> ByteRange {
+        let file = self.files.get(&wanted.unit.file);
+        match (file, &self.told) {
+            (Some(file), Some(Told { grid_bytes: Some(bytes), .. })) => {
+                file.layout.on_grid(wanted.span, *bytes)
+            }
+            _ => wanted.span,
+        }
+    }
+
+    /// A read without the bytes that it may have taken in of the columns before and behind.
+    pub(super) fn off_grid(&self, range: ByteRange) -> ByteRange {
+        let margin = self.told.as_ref().and_then(|told| told.grid_bytes).map_or(0, |it| it - 1);
+        if range.len() <= 2 * margin {
+            return range;
+        }
+        ByteRange { start: range.start + margin, end: range.end - margin }
     }
 
     /// Once a row group is known: what comes along with the columns that were told.
