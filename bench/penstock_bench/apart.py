@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_bench import (
+    footprint,
     gateway_campaign,
     gateway_report,
     gateway_requests,
@@ -98,6 +99,10 @@ def _nvme(options: argparse.Namespace, progress: Progress) -> Records:
     return campaign.run()
 
 
+def _footprint(options: argparse.Namespace, progress: Progress) -> Records:
+    return footprint.run(_runs(options, footprint.QUICK_RUNS, footprint.RUNS), OUT, progress)
+
+
 def _operation_of_ours(records: Records) -> bool:
     return gateway_requests.has_failed(records, report.OURS)
 
@@ -115,6 +120,7 @@ def _violation(records: Records) -> bool:
 
 
 APART = {
+    footprint.NAME: Apart(_footprint, footprint.text, footprint.has_failed),
     gateway_campaign.NAME: Apart(_gateway, gateway_report.text, _error_of_ours),
     gateway_requests.NAME: Apart(_gateway_requests, gateway_requests.text, _operation_of_ours),
     nvme.NAME: Apart(_nvme, nvme_report.text, _any_error),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock_bench import machine
-from penstock_bench.config import ROOT, Peer, Step, Workload
+from penstock_bench.config import BUILD, ROOT, Peer, Step, Workload
 from penstock_bench.network import Network, Profile
 from penstock_bench.processes import Server, StartError, free_port
 from penstock_bench.sql import Endpoint
@@ -139,6 +139,7 @@ class Campaign:
     def _job(self, turn: Turn, store: Opened, place: str) -> dict[str, Any]:
         return {
             "extension": turn.peer.extension,
+            "duckdb": turn.peer.duckdb,
             "wrap": turn.peer.wrap,
             "settings": turn.peer.settings,
             "endpoint": asdict(store.endpoint),
@@ -232,7 +233,7 @@ class Campaign:
                 text=True,
                 timeout=RUN_TIMEOUT_S,
                 check=False,
-                env=_environment(),
+                env=_environment(job["duckdb"]),
             )
         except subprocess.TimeoutExpired:
             return {"error": f"no end within {RUN_TIMEOUT_S} s"}
@@ -259,5 +260,18 @@ def _add_counts(steps: list[dict[str, Any]], trace: Path) -> None:
         step["connections"] = len({line["connection"] for line in mine})
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT / "bench")}
+def _environment(duckdb: str | None = None) -> dict[str, str]:
+    """The environment of a process of the bench, in which another DuckDB goes before the venv's.
+
+    Raises:
+        StartError: this DuckDB or the extension for it is not there.
+    """
+    path = [str(ROOT / "bench")]
+    if duckdb:
+        wheel = BUILD / f"duckdb-wheel-{duckdb}"
+        extension = BUILD / f"duckdb/v{duckdb}/penstock.duckdb_extension"
+        if not (wheel.is_dir() and extension.is_file()):
+            command = f"scripts/duckdb-test-other.sh {duckdb} true"
+            raise StartError(f"DuckDB {duckdb} with Penstock is not here: run {command}")
+        path.append(str(wheel))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

@@ -17,7 +17,7 @@ OUT = BUILD / "bench"
 
 PROTOCOLS = ("s3", "azure", "file")
 # Workloads that are programs of their own and have no file.
-PROGRAMS = ("gateway", "gateway_requests", "nvme", "nvme_raw", "replay", "soak")
+PROGRAMS = ("footprint", "gateway", "gateway_requests", "nvme", "nvme_raw", "replay", "soak")
 
 
 class ConfigError(Exception):
@@ -95,6 +95,8 @@ class Peer:
     """Wrapped by Penstock."""
     by_name: bool = False
     """Measured only where a workload or the command line names it."""
+    duckdb: str | None = None
+    """The DuckDB that runs it, where it is not that of ``build/venv``."""
 
 
 def _take(table: dict[str, Any], where: str, required: set[str], optional: set[str]) -> None:
@@ -158,7 +160,8 @@ def parse_workload(text: str, name: str) -> Workload:
 def parse_peer(text: str, name: str) -> Peer:
     """A peer from the text of its file."""
     table = tomllib.loads(text)
-    _take(table, name, {"title", "extension", "protocols"}, {"settings", "wrap", "by_name"})
+    optional = {"settings", "wrap", "by_name", "duckdb"}
+    _take(table, name, {"title", "extension", "protocols"}, optional)
     if table["extension"] not in ("penstock", "azure", "httpfs", "none"):
         raise ConfigError(f"{name}: unknown extension {table['extension']}")
     return Peer(
@@ -169,6 +172,7 @@ def parse_peer(text: str, name: str) -> Peer:
         settings=table.get("settings", {}),
         wrap=table.get("wrap", False),
         by_name=table.get("by_name", False),
+        duckdb=table.get("duckdb"),
     )
 
 

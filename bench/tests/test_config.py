@@ -22,7 +22,15 @@ def test_peers_that_a_workload_names_exist_and_cache_peers_are_measured_by_name_
     for path in (config.BENCH / "workloads").glob("*.toml"):
         assert set(config.load_workload(path.stem).peers) <= peers.keys()
     by_name = {name for name, peer in peers.items() if peer.by_name}
-    assert by_name == {"penstock-disk", "penstock-memory"}
+    assert by_name == {"penstock-disk", "penstock-memory", "penstock-2"}
+
+
+def test_the_peer_on_another_duckdb_is_on_the_newest() -> None:
+    table = (config.ROOT / "scripts/duckdb-versions.tsv").read_text().splitlines()
+    newest = next(line.split("\t")[0] for line in table if not line.startswith("#"))
+    peer = config.load_peers()["penstock-2"]
+    assert peer.duckdb == newest
+    assert newest in peer.title
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,9 @@
 """What an outcome of the stores' exam is worth beside the table of known gaps."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
+from script import ROOT, load
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("conformance", ROOT / "scripts/conformance.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["conformance"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-conformance = load()
+conformance = load("conformance")
 
 
 def test_a_table_is_read() -> None:

@@ -1,26 +1,9 @@
 """What the mutation check takes for its sample, and what it complains of."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
+from script import ROOT, load
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts/mutants.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-mutants = load()
+mutants = load("mutants")
 FAULT = "crates/a/src/b.rs:12:5: replace < with == in c"
 PLAIN = "crates/a/src/b.rs: replace < with == in c"
 
