@@ -34,4 +34,9 @@ impl ByteRange {
     pub fn overlaps(&self, other: &ByteRange) -> bool {
         self.start < other.end && other.start < self.end
     }
+
+    /// Number of bytes that are in both.
+    pub fn shared_bytes(&self, other: &ByteRange) -> u64 {
+        self.end.min(other.end).saturating_sub(self.start.max(other.start))
+    }
 }

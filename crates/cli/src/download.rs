@@ -79,7 +79,7 @@ impl Download {
             return Ok(Download { stream, steps: None, piece: Vec::new(), left });
         }
         // It is read whole: what scans of columns do would be in the way.
-        query.host_reads_ahead();
+        query.host_reads_ahead(1);
         let known = Known { meta: meta.clone(), ..Known::default() };
         let reader = Arc::new(query.open(at, &known).await?);
         let (chunk, fanout) =

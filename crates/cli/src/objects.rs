@@ -44,8 +44,9 @@ pub fn ls(session: &Session, target: &Target) -> Result<()> {
 /// refuses to list a bucket that is not there, and that of a directory of this machine.
 fn may_be_empty(at: &Location) -> bool {
     let url = at.url();
-    let directory = url.strip_prefix("file://").map(Path::new);
-    at.key().is_empty() || directory.is_some_and(Path::is_dir)
+    // A path is written with the scheme or without.
+    let path = url.strip_prefix("file://").or(Some(&*url).filter(|url| !url.contains("://")));
+    at.key().is_empty() || path.is_some_and(|path| Path::new(path).is_dir())
 }
 
 fn line(entry: &Entry) -> String {

@@ -273,12 +273,14 @@ fn an_empty_bucket_lists_nothing_and_an_absent_one_is_an_error() {
     }
     let own = Scratch::new("empty-lists");
     std::fs::create_dir(own.path().join("empty")).unwrap();
-    let ls = |name: &str| {
-        let url = format!("file://{}/{name}", own.path().display());
+    let ls = |scheme: &str, name: &str| {
+        let url = format!("{scheme}{}/{name}", own.path().display());
         let output = penstock().args(["ls", &url]).output().unwrap();
         (output.status.code(), output.stdout.len())
     };
     for (name, code) in [("empty", 0), ("empty/", 0), ("missing/", 11), ("empty/*", 11)] {
-        assert_eq!(ls(name), (Some(code), 0), "{name}");
+        for scheme in ["file://", ""] {
+            assert_eq!(ls(scheme, name), (Some(code), 0), "{scheme} {name}");
+        }
     }
 }

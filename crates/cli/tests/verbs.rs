@@ -119,7 +119,8 @@ fn settings_that_contradict_each_other_are_told() {
     let config = dir.0.join("gateway.toml");
     std::fs::write(&config, SIZES).unwrap();
     let config = config.to_str().unwrap();
-    let (there, told) = (dir.url("x"), "`retry_base_ms` and `retry_max_ms` contradict each other");
+    let (there, told) =
+        (dir.url("x"), "`--retry-base-ms` and `--retry-max-ms` contradict each other");
     let flags = ["--retry-base-ms", "700", "--retry-max-ms", "200"];
     let cached = "2GiB is more than 1GiB";
     for (args, said) in [

@@ -29,22 +29,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
             "Leave the block size out",
         );
     }
-    let stat = rustix::fs::stat(path).map_err(|errno| explain(errno, "device open", &name))?;
-    let is_block = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::BlockDevice if takes_block => true,
-        FileType::CharacterDevice => false,
-        _ => {
-            let message = "it is no NVMe device for commands";
-            return refuse(Kind::Unsupported, message, "Name one such as /dev/ng0n1");
-        }
-    };
     let fail = |error: std::io::Error| explain_io(&error, "device open", &name);
-    let real = path.canonicalize().map_err(fail)?;
-    let block = if is_block { Some(real.clone()) } else { block_of(&real) };
-    let Some(block) = block else {
-        let message = "it is no NVMe device for commands";
-        return refuse(Kind::Unsupported, message, "Name one such as /dev/ng0n1");
-    };
+    let block = block_device(path, takes_block)?;
     // Commands of our own pass by mounts and partitions, so the block device is claimed for them.
     let claim = if options.write { OFlags::EXCL } else { OFlags::empty() };
     let mut how = std::fs::OpenOptions::new();
@@ -56,7 +42,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
         refuse_read_only(&held, &name)?;
     }
     let held = lock(held, options.write, &name)?;
-    let file = how.custom_flags(0).open(&real).map_err(fail)?;
+    let file = how.custom_flags(0).open(path).map_err(fail)?;
     let id = namespace(&file, &name)?;
     if namespace(&held, &block_name)? != id {
         let hint = "Another device took the name meanwhile: open it again";
@@ -74,6 +60,28 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, takes_block: bool) -> Res
     let wait = options.wait;
     let file = OpenFile { file, name, geometry, queue_depth, wait, held, _under: None };
     Ok(NvmeFile { file, namespace: id })
+}
+
+/// The block device of a namespace, which may be it itself where `takes_block` says so.
+///
+/// # Errors
+/// `Unsupported` for what is no device of NVMe commands; `NotFound` and `Denied`.
+pub(crate) fn block_device(path: &Path, takes_block: bool) -> Result<PathBuf> {
+    let name = path.display().to_string();
+    let stat = rustix::fs::stat(path).map_err(|errno| explain(errno, "device open", &name))?;
+    let real = path.canonicalize();
+    let real = real.map_err(|error| explain_io(&error, "device open", &name))?;
+    let block = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice if takes_block => Some(real),
+        FileType::CharacterDevice => block_of(&real),
+        _ => None,
+    };
+    block.ok_or_else(|| {
+        Error::new(Kind::Unsupported, "it is no NVMe device for commands")
+            .with_operation("device open")
+            .with_object(name)
+            .with_hint("Name one such as /dev/ng0n1")
+    })
 }
 
 /// `/dev/ng0n1` goes with `/dev/nvme0n1`.

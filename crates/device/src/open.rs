@@ -300,7 +300,7 @@ pub(crate) fn is_character_device(path: &Path) -> bool {
 }
 
 /// Whether it is a block device; everything but those and plain files is refused.
-fn check_kind(stat: &Stat, name: &str) -> Result<bool> {
+pub(crate) fn check_kind(stat: &Stat, name: &str) -> Result<bool> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(false),
         FileType::BlockDevice => Ok(true),
@@ -320,7 +320,8 @@ fn check_kind(stat: &Stat, name: &str) -> Result<bool> {
     }
 }
 
-fn geometry(
+/// The size and the limits of a file or block device, as the kernel reports them.
+pub(crate) fn geometry(
     file: &File,
     is_block: bool,
     size_bytes: u64,

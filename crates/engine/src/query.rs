@@ -63,8 +63,8 @@ pub(crate) struct QueryCore {
     ends_early: AtomicBool,
     /// See [`Query::may_be_left`].
     may_be_left: AtomicBool,
-    /// See [`Query::host_reads_ahead`].
-    host_reads_ahead: AtomicBool,
+    /// See [`Query::host_reads_ahead`]; 0 for a host that does not.
+    host_grid_bytes: AtomicU64,
     /// See [`QueryCore::gives_way`].
     is_giving_way: AtomicBool,
 }
@@ -102,9 +102,15 @@ impl QueryCore {
         }
     }
 
-    /// Whether the host itself fetches ahead what a scan of columns reads.
-    pub fn host_reads_ahead(&self) -> bool {
-        self.host_reads_ahead.load(Ordering::Relaxed)
+    /// Where the host itself fetches ahead what a scan of columns reads: its reads begin and end at
+    /// multiples of so many bytes.
+    pub fn host_grid_bytes(&self) -> Option<u64> {
+        Some(self.host_grid_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Reads of the host begin at multiples of so many bytes.
+    pub fn read_grid_bytes(&self) -> u64 {
+        self.host_grid_bytes().unwrap_or(1)
     }
 
     /// Whether it may end before what it reads does.
@@ -184,7 +190,7 @@ impl Query {
             warm_ups: WarmUps::default(),
             ends_early: AtomicBool::default(),
             may_be_left: AtomicBool::default(),
-            host_reads_ahead: AtomicBool::default(),
+            host_grid_bytes: AtomicU64::default(),
             is_giving_way: AtomicBool::default(),
         });
         Query { core, interrupted, statement: numbered }
@@ -279,10 +285,12 @@ impl Query {
         self.core.may_be_left.store(true, Ordering::Relaxed);
     }
 
-    /// Says that the host fetches ahead the columns of Parquet scans itself (DuckDB 2.0), so that
-    /// nobody does it twice. Files of a glob are still opened ahead.
-    pub fn host_reads_ahead(&self) {
-        self.core.host_reads_ahead.store(true, Ordering::Relaxed);
+    /// Says that the host fetches ahead the columns of Parquet scans itself (DuckDB 2.0), in reads
+    /// that begin and end at multiples of `grid_bytes`. Nothing is learned from the order of its
+    /// reads then: only a scan whose columns are told ([`Query::will_read`]) is followed, and files
+    /// of a glob are opened ahead.
+    pub fn host_reads_ahead(&self, grid_bytes: u64) {
+        self.core.host_grid_bytes.store(grid_bytes.max(1), Ordering::Relaxed);
     }
 
     /// Says that no two outputs of this statement may be one object: from now on

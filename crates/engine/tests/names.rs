@@ -138,6 +138,36 @@ async fn removing_a_directory_leaves_its_neighbours() {
     assert_eq!(glob(&bench, "t/m=1*/*").await, ["t/m=10/a.parquet"]);
 }
 
+/// Some servers, and proxies that cut off queries, pass over prefix and delimiter.
+#[tokio::test(start_paused = true)]
+async fn of_a_store_that_lists_all_names_only_those_asked_for_are_seen_and_removed() {
+    let mut store = Scripted::new();
+    store.lists_all = true;
+    // A page of few names, so that patterns are followed level by level.
+    let bench = Bench::with(store, &[("list_page_size", "3")]);
+    for key in LAKE {
+        bench.store.place(key, "x").await;
+    }
+    let query = bench.query();
+    for (pattern, found) in [
+        ("t/m=1/*", vec!["t/m=1/a.parquet", "t/m=1/b.parquet"]),
+        ("t/m=2*/a*", vec!["t/m=2/a.parquet"]),
+        ("t/m=2*/*/a*", vec!["t/m=2/deep/a.parquet"]),
+        ("u/**", vec!["u/x.parquet"]),
+    ] {
+        assert_eq!(glob(&bench, pattern).await, found, "{pattern}");
+    }
+    let listed = query.list(&bench.at("t")).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|it| (it.key.as_str(), it.is_directory)).collect();
+    let directories = ["t/m=1", "t/m=10", "t/m=2"].map(|key| (key, true));
+    assert_eq!(listed, [&directories[..], &[("t/notes.txt", false)]].concat());
+    assert!(query.directory_exists(&bench.at("t/m=2")).await.unwrap());
+    assert!(!query.directory_exists(&bench.at("none")).await.unwrap());
+    query.remove_directory(&bench.at("t/m=1")).await.unwrap();
+    query.remove_directory(&bench.at("none")).await.unwrap();
+    assert_eq!(glob(&bench, "**").await, &LAKE[2..]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn removal_is_retried_and_refusals_are_told() {
     let bench = bench(LAKE, &[]).await;

@@ -8,7 +8,7 @@ mod relay;
 mod wire;
 
 use penstock_base::{Metric, Settings};
-use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader};
+use penstock_engine::{Engine, Known, Location, LoggedRequest, PutOptions, Query, Reader};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
 use relay::Relay;
 use std::sync::Arc;
@@ -96,6 +96,7 @@ fn a_body_that_drips_is_replaced_and_its_connection_closed() {
         lake.usual(&query, &reader, PER_EXTRA + 5);
         let (replaced, closed) = (lake.count(Metric::BodiesReplaced), lake.relay.closed());
         lake.store.reset_stats();
+        query.requests().drain();
         lake.store.fault(&format!("slow={DRIP_BYTES_PER_S},op=GetObject,times=1"));
         let (begun, start) = (Instant::now(), (1 + round) * MIB);
         lake.read(&query, &reader, start, LEN);
@@ -110,6 +111,7 @@ fn a_body_that_drips_is_replaced_and_its_connection_closed() {
         // The one that drips may be taken note of later, when the fake has seen its end.
         let rest = (begin_of(&lake, start, LEN), start + LEN);
         assert!((start + 1..rest.1).contains(&rest.0), "what had come was asked for again");
+        assert!(attempt_from(&query, rest.0) > 1, "the rest reads as if asked for once");
         true
     });
     assert!(is_replaced, "no body was replaced");
@@ -125,6 +127,14 @@ fn begin_of(lake: &Lake, start: usize, len: usize) -> usize {
         (first >= start && last == start + len - 1).then_some(first)
     });
     begins.max().unwrap()
+}
+
+/// Which attempt a request for bytes from a place on was, as the list of requests tells.
+fn attempt_from(query: &Query, start: usize) -> u32 {
+    let requests = query.requests().drain();
+    let of_rest =
+        |request: &&LoggedRequest| request.event.range.starts_with(&format!("bytes={start}-"));
+    requests.iter().find(of_rest).unwrap().event.reason.as_ref().unwrap().attempt
 }
 
 /// Where many drip, those are replaced that are paid for; the others come to their ends.

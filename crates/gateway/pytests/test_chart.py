@@ -159,6 +159,7 @@ def test_manifests_fit_the_schemas_of_kubernetes(
         ((SECRET, 'config=secret_key_file = "/etc/penstock/keys/a"'), "--set keys.existing=NAME"),
         ((SECRET, "replicas=0"), "/replicas"),
         ((SECRET, "replicas=four"), "/replicas"),
+        ((SECRET, "replicas=17"), "raise autoscaling.maxReplicas"),
         ((SECRET, "replica=4"), "replica"),
         ((SECRET, "image.pullPolicy=Sometimes"), "/image/pullPolicy"),
         ((SECRET, "image.tagg=1"), "tagg"),
@@ -253,6 +254,13 @@ def test_another_config_and_other_keys_make_other_pods(
         "annotations"
     ]
     assert "checksum/config" in annotations and "checksum/keys" not in annotations
+
+
+def test_variables_are_told_as_they_were_written(render: Callable[..., dict[str, Any]]) -> None:
+    told = {"A": 1_073_741_824, "B": True, "C": "1e3", "D": 0.5, "E": 'a "b"'}
+    (container,) = pod_of(render(f"environment={json.dumps(told)}"))["spec"]["containers"]
+    found = {row["name"]: row["value"] for row in container["env"] if len(row["name"]) == 1}
+    assert found == {"A": "1073741824", "B": "true", "C": "1e3", "D": "0.5", "E": 'a "b"'}
 
 
 def test_volumes_of_ones_own_are_mounted(render: Callable[..., dict[str, Any]]) -> None:

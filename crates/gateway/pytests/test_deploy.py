@@ -82,6 +82,8 @@ def test_images_have_no_registry() -> None:
             assert "/" not in image or not re.search(r"[.:]", host), f"{path}: {image}"
 
 
+IMAGE_BYTES_MAX = 40_000_000
+
 # What the Secret of the chart's defaults holds.
 CHART_SECRET = {
     "LAKE_SECRET_KEY": "a secret of some length",
@@ -106,6 +108,7 @@ def configs() -> dict[str, tuple[str, dict[str, str]]]:
             (DEPLOY / "compose/penstock.toml").read_text(),
             compose["services"]["penstock"]["environment"],
         ),
+        "Debian": ((DEPLOY / "debian/penstock.toml").read_text(), CHART_SECRET),
     }
 
 
@@ -116,7 +119,9 @@ def start(text: str, variables: dict[str, str], directory: Path) -> tuple[str, s
     """
     (directory / "lake").write_text("a secret of some length\n")
     config = directory / "penstock.toml"
-    config.write_text(text.replace("/etc/penstock/keys", str(directory)))
+    for place in ("/etc/penstock/keys", "/var/lib/penstock"):
+        text = text.replace(place, str(directory))
+    config.write_text(text)
     listen = ("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
     with subprocess.Popen(
         [ROOT / "build/penstock", "serve", "--config", config, *listen],
@@ -169,7 +174,15 @@ def test_the_image_is_built_from_what_is_not_ignored() -> None:
     assert not (ROOT / ".containerignore").exists()
     manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
     members = [path for name in manifest["workspace"]["members"] for path in ROOT.glob(name)]
-    needed = [ROOT / "Cargo.lock", DEPLOY / "rootfs.sh", *members]
+    # The profile by which release.sh builds, and the list by which the binary is laid out.
+    profile = next((ROOT / "crates/cli").glob("rustc-*.profdata"))
+    steps = [ROOT / "scripts/release.sh", DEPLOY / "rootfs.sh"]
+    needed = [ROOT / "Cargo.lock", *steps, profile, ROOT / "crates/cli/called.txt", *members]
+    recipe = (DEPLOY / "Containerfile").read_text()
+    for step in steps:
+        assert f"\nRUN {step.relative_to(ROOT)}" in recipe
+    # By it rustup would fetch tools that no build needs.
+    assert "rust-toolchain.toml" in ignored
     assert len(needed) > 8
     for path in needed:
         parts = path.relative_to(ROOT).parts
@@ -194,6 +207,11 @@ def test_the_root_of_the_image_runs_alone(tmp_path: Path) -> None:
     subprocess.run([DEPLOY / "rootfs.sh", ROOT / "build/penstock", root], check=True)
     files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     assert Path("usr/bin/penstock") in files and len(files) < 12
+    size = sum((root / path).stat().st_size for path in files)
+    assert size < IMAGE_BYTES_MAX, f"the image would have {size} bytes"
+    user = re.search(r"^USER (\d+):(\d+)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    assert user and "0" not in user.groups()
+    assert f"nobody:x:{user[1]}:{user[2]}:" in (root / "etc/passwd").read_text()
     loader = next(root / path for path in files if path.name.startswith("ld-linux"))
     libraries = {str(path.parent) for path in root.rglob("*.so*")}
     # The loader of that root, told to look nowhere else.

@@ -65,7 +65,7 @@ def test_the_profile_knows_the_functions_of_the_binary() -> None:
 def test_a_compiler_without_a_profile_is_told_so_and_builds_without(tmp_path: Path) -> None:
     for name, says in (
         ("rustc", "echo 'rustc 0.0.1 (none)'"),
-        ("cargo", 'echo "flags=$RUSTFLAGS"'),
+        ("cargo", 'echo "flags=$CARGO_ENCODED_RUSTFLAGS"'),
     ):
         program = tmp_path / name
         program.write_text(f"#!/bin/sh\n{says}\n")
@@ -76,4 +76,7 @@ def test_a_compiler_without_a_profile_is_told_so_and_builds_without(tmp_path: Pa
     )
     assert "there is no crates/cli/rustc-0.0.1.profdata" in done.stderr + done.stdout
     assert "scripts/profile.sh" in done.stderr + done.stdout
-    assert "flags=\n" in done.stdout, "no profile is named to the compiler"
+    flags = re.search("flags=(.*)\n", done.stdout)
+    assert flags, done.stdout
+    assert "-Cprofile-use" not in flags.group(1), "no profile is named to the compiler"
+    assert f"--remap-path-prefix={ROOT}=penstock" in flags.group(1).split("\x1f")

@@ -14,8 +14,8 @@ use crate::route::{BackendOptions, BucketOptions};
 pub use lines::Lines;
 pub(crate) use lines::is_subject;
 use penstock_base::nearest::nearest;
-use penstock_base::settings::{SERVE_TABLE, TABLE};
-use penstock_base::{Error, Kind, Result, Secret};
+use penstock_base::settings::{SERVE_TABLE, ServeSettings, TABLE};
+use penstock_base::{Error, Kind, Result, Secret, Settings};
 use penstock_store::StoreOptions;
 use penstock_store::options::TABLE as OPTIONS;
 use std::path::Path;
@@ -136,7 +136,10 @@ impl Config {
                 "cors" => config.cors = reader.sections(item, name, Reader::cors)?,
                 "anonymous" => config.anonymous = Some(flag(item, name, line)?),
                 name if TABLE.iter().chain(SERVE_TABLE).any(|row| row.name == name) => {
-                    config.settings.push((name.to_string(), scalar(item, name, line)?));
+                    let value = scalar(item, name, line)?;
+                    let judged = judge(name, &value);
+                    judged.map_err(|error| error.with_note(format!("in line {line}")))?;
+                    config.settings.push((name.to_string(), value));
                 }
                 name => {
                     let known = TABLE.iter().chain(SERVE_TABLE).map(|row| row.name);
@@ -146,6 +149,14 @@ impl Config {
             }
         }
         Ok(config)
+    }
+}
+
+/// Whether a setting takes a value.
+fn judge(name: &str, value: &str) -> Result<()> {
+    match TABLE.iter().any(|row| row.name == name) {
+        true => Settings::default().set(name, value),
+        false => ServeSettings::default().set(name, value),
     }
 }
 

@@ -42,6 +42,7 @@ mod metadata;
 mod ordered;
 pub(crate) mod sas;
 mod shared_key;
+mod shared_tokens;
 mod stat;
 mod streaming;
 mod tier;
@@ -216,7 +217,7 @@ impl AzureStore {
         if !is_object(response.status) {
             return Err(self.wire.refused(response, "GET", key).await);
         }
-        if !wire::is_from_service(&response.headers) {
+        if !wire::is_of_blob(&response.headers) {
             return Err(self.foreign("GET", key));
         }
         if is_directory(&response.headers) {
@@ -274,7 +275,7 @@ impl AzureStore {
         key: &str,
         response: &HttpResponse,
     ) -> Result<ObjectMeta> {
-        if !wire::is_from_service(&response.headers) {
+        if !wire::is_of_blob(&response.headers) {
             return Err(self.foreign(operation, key));
         }
         if is_directory(&response.headers) {

@@ -202,7 +202,7 @@ async fn public() -> (Script, Heads) {
         let lower = head.to_ascii_lowercase();
         let is_signed = lower.contains("\r\nauthorization:") || lower.contains("sig=");
         match (is_signed, head.starts_with("GET") && head.contains("public")) {
-            (false, true) => xml("200 OK\r\nx-ms-request-id: 1", "bytes"),
+            (false, true) => xml("200 OK\r\nx-ms-request-id: 1\r\nETag: \"1\"", "bytes"),
             (false, false) => xml("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>"),
             (true, _) if head.starts_with("HEAD") => xml("400 Bad Request", ""),
             (true, _) => xml("403 Forbidden", "<Error><Code>AuthenticationFailed</Code></Error>"),

@@ -249,6 +249,7 @@ async fn refusals_name_the_cure_and_no_secret() {
     let (store, key) = store_at(&script.url("/missing?token=hunter2"), &[]);
     let error = store.get(&key, ask(GetRange::All)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
+    assert_eq!(error.object().unwrap(), script.url("/missing?token=***"));
     assert!(!error.to_string().contains("hunter2"), "{error}");
     assert!(
         !error.to_string().contains("proxy"),

@@ -101,6 +101,11 @@ fn nothing_is_left_unfinished_or_skipped() {
 }
 
 #[test]
+fn what_one_processor_has_stands_beside_another_path() {
+    check(rules::one_processor);
+}
+
+#[test]
 fn unsafe_stays_in_the_treaty_with_reasons() {
     check(rules::unsafe_code);
 }

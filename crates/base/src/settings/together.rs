@@ -9,6 +9,7 @@
 //! one means just that. What has no effect without another setting says so in its description.
 
 use super::{SERVE_TABLE, ServeSettings, SettingSpec, SettingType, Settings, TABLE};
+use crate::door::setting;
 use crate::{ByteSize, Error, Kind, Result};
 
 impl Settings {
@@ -74,8 +75,15 @@ fn contradiction(
         }
     };
     let (value, most) = (shown(name, value), shown(most_name, most));
+    // Those of a server have one name in its file and its flags; the others have one for each door.
+    let called = |name: &str| match TABLE.iter().any(|row| row.name == name) {
+        true => setting(name),
+        false => name.to_string(),
+    };
+    let (one_called, most_called) = (called(name), called(most_name));
     let why = format!(
-        "the settings `{name}` and `{most_name}` contradict each other: {value} is more than {most}"
+        "the settings `{one_called}` and `{most_called}` contradict each other: {value} is more \
+         than {most}"
     );
     // One limit's default depends on the machine: who set nothing has to know where it is from.
     let default = match most_name {
@@ -83,8 +91,8 @@ fn contradiction(
         _ => "its default",
     };
     let hint = format!(
-        "Set {name} to {most} or less, or {most_name} to {value} or more; what is not set has \
-         {default}"
+        "Set {one_called} to {most} or less, or {most_called} to {value} or more; what is not set \
+         has {default}"
     );
     Error::new(Kind::Invalid, why).with_hint(hint)
 }
@@ -104,19 +112,20 @@ mod tests {
     #[test]
     fn a_contradiction_names_both_settings_and_their_values() {
         let error = with(&[("retry_max_ms", "50")]).check_together().unwrap_err();
-        let told = "`retry_base_ms` and `retry_max_ms` contradict each other: \
+        let told = "`penstock_retry_base_ms` and `penstock_retry_max_ms` contradict each other: \
                     100 ms is more than 50 ms";
         assert!(error.to_string().contains(told), "{error}");
-        let hint = "Set retry_base_ms to 50 ms or less, or retry_max_ms to 100 ms or more";
+        let hint =
+            "Set penstock_retry_base_ms to 50 ms or less, or penstock_retry_max_ms to 100 ms";
         assert!(error.hint().unwrap().contains(hint), "{error}");
         let error = with(&[("cache_memory_bytes", "2GiB")]).check_together().unwrap_err();
-        let told = "`cache_memory_bytes` and `memory_limit_bytes` contradict each other: \
-                    2GiB is more than 1GiB";
+        let told = "`penstock_cache_memory_bytes` and `penstock_memory_limit_bytes` contradict \
+                    each other: 2GiB is more than 1GiB";
         assert!(error.to_string().contains(told), "{error}");
         let settings = [("part_size_bytes", "256MiB"), ("memory_limit_bytes", "128MiB")];
         let error = with(&settings).check_together().unwrap_err();
-        let told = "`part_size_bytes` and `memory_limit_bytes` contradict each other: \
-                    256MiB is more than 128MiB";
+        let told = "`penstock_part_size_bytes` and `penstock_memory_limit_bytes` contradict each \
+                    other: 256MiB is more than 128MiB";
         assert!(error.to_string().contains(told), "{error}");
     }
 

@@ -3,7 +3,7 @@
 use crate::loops::{self, Loop};
 use crate::made::Scratch;
 use penstock_base::{Kind, Result};
-use penstock_device::{Command, Discipline, Io, OpenOptions, Port, open};
+use penstock_device::{Command, Discipline, Io, IoChoice, OpenOptions, Port, open, peek};
 use std::path::Path;
 
 fn options(io: Io) -> OpenOptions {
@@ -36,6 +36,32 @@ fn bytes_are_there_for_the_next_opener() {
             assert!(into == bytes);
         }
     });
+}
+
+/// A device that a writer has, which another one takes while it is looked at.
+fn looked_at(path: &Path, io: Io) {
+    let bytes = [7; 4096];
+    let writer = port(path, &options(io)).expect("opens");
+    writer.write(8, &bytes).expect("writes");
+    writer.flush().expect("flushes");
+    let look = peek(path, IoChoice::By(io)).expect("it takes no lock");
+    let look = Port::new(look, Discipline::Single).expect("has queues");
+    drop(writer);
+    let _next = port(path, &options(io)).expect("nobody is in the way");
+    let mut into = [0; 4096];
+    look.read(8, &mut into).expect("reads");
+    assert!(into == bytes, "{io}");
+    look.write(8, &bytes).expect_err("it is for reading only");
+}
+
+#[test]
+fn a_device_is_looked_at_without_a_lock() {
+    each(|io, path| looked_at(path, io));
+    if loops::are_there("peek") {
+        for io in [Io::File, Io::Direct, Io::Uring] {
+            looked_at(Loop::new(1 << 20, 512).expect("there is one").path(), io);
+        }
+    }
 }
 
 #[test]

@@ -5,9 +5,9 @@ use crate::cache::medium::Medium;
 use crate::cache::region::Region;
 use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result, Settings};
-use penstock_device::Port;
 use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::Asked;
+use penstock_device::{Discipline, Port, peek};
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 
@@ -86,10 +86,13 @@ impl Home {
     /// Whether it could be made and filled, for whoever looks before it is used: nothing is made.
     ///
     /// # Errors
-    /// `Invalid` where a file is in the way, where there is no such device, and for a directory
-    /// that cannot be written to.
+    /// `Invalid` where a file is in the way, for a directory that cannot be written to, where there
+    /// is no such device, and where that was not made a cache; as [`peek`] for what is no device.
     pub fn check(&self) -> Result<()> {
-        let Home::Directory(path) = self else { return self.real_path().map(drop) };
+        let path = match self {
+            Home::Directory(path) => path,
+            Home::Device(device) => return device.check(&self.real_path()?),
+        };
         let nearest = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
         let hint = "Name a directory that this user may make and write to";
         let is_no = |what: &str| {
@@ -127,6 +130,12 @@ impl DeviceHome {
         Ok(DeviceHome { path, asked: asked.or(Asked::from_settings(settings)?) })
     }
 
+    /// Checks that it was made a cache. Another process may hold it meanwhile.
+    fn check(&self, real_path: &Path) -> Result<()> {
+        let device = peek(real_path, self.asked.io.unwrap_or_default())?;
+        Region::check(&Port::new(device, Discipline::Single)?)
+    }
+
     /// Opens the device: nobody else may have it.
     fn port(&self, real_path: &Path) -> Result<Port> {
         let opened = self.asked.open(real_path, true, None);
@@ -143,7 +152,7 @@ impl DeviceHome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_device::{Discipline, Io, IoChoice, Wait};
+    use penstock_device::{Io, IoChoice, Wait};
 
     fn of(cache_dir: &str) -> Result<Home> {
         Home::of(&Settings { cache_dir: cache_dir.into(), ..Settings::default() })
@@ -158,6 +167,44 @@ mod tests {
         assert_eq!(told("a-cache-of-a-test".into()), Ok(()));
         assert_eq!(told("/dev/null/cache".into()), Err(Kind::Invalid));
         assert!(of("nvme:///dev/no-such-device").unwrap().check().is_err());
+    }
+
+    #[test]
+    fn a_device_is_checked_and_may_be_in_use() {
+        let dir = std::env::temp_dir().join(format!("penstock-home-device-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let check = |path: &Path, how: &str| {
+            let home = of(&format!("nvme://{}{how}", path.display())).unwrap();
+            home.check().map_err(|error| error.to_string())
+        };
+        let image = dir.join("cache.img");
+        std::fs::write(&image, "").unwrap();
+        let empty = check(&image, "").unwrap_err();
+        assert!(empty.contains("less than one block"), "{empty}");
+        std::fs::File::options().write(true).open(&image).unwrap().set_len(64 << 20).unwrap();
+        let unmade = check(&image, "").unwrap_err();
+        assert!(unmade.contains("Make one with `penstock nvme format --cache"), "{unmade}");
+        let home = of(&format!("nvme://{}?io=file", image.display())).unwrap();
+        let Home::Device(device) = &home else { unreachable!("it is a device") };
+        crate::cache::format_device(&device.port(&image).unwrap(), false).unwrap();
+        let before = std::fs::read(&image).unwrap();
+        let in_use = home.hold(&image).unwrap();
+        for how in ["", "?io=file", "?io=direct", "?io=uring&queues=pool"] {
+            assert_eq!(check(&image, how), Ok(()), "{how}");
+        }
+        drop(in_use);
+        assert!(std::fs::read(&image).unwrap() == before, "nothing was written");
+        let error = check(&image, "?io=ioctl").unwrap_err();
+        assert!(error.contains("no NVMe device for commands"), "{error}");
+        for (path, how, reason) in [
+            (Path::new("/dev/null"), "", "no NVMe device for commands"),
+            (Path::new("/dev/null"), "?io=file", "neither a file nor a block device"),
+            (&dir, "", "a directory is no device for blocks"),
+        ] {
+            let error = check(path, how).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -251,6 +251,8 @@ async fn descend(query: &QueryCore, at: &Location, pattern: &Pattern) -> Result<
                 prefixes.filter(matching).cloned().collect()
             }
         };
+        // Several pages tell the same one where the store does not fold.
+        directories.dedup();
     }
     Ok(Found { pages: Vec::new(), oldest })
 }

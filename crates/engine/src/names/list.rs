@@ -3,7 +3,7 @@
 use crate::attempt::{Weight, retry};
 use crate::cause::Cause;
 use crate::location::Location;
-use crate::names::turned::{Page, Pages};
+use crate::names::turned::{Page, Pages, as_asked};
 use crate::names::{Entry, Listed};
 use crate::query::{Query, QueryCore};
 use crate::read;
@@ -88,7 +88,7 @@ async fn any_below(query: &QueryCore, directory: &Location) -> Result<bool> {
     loop {
         let answer = match page(query, directory, &request).await {
             Err(error) if error.kind() == Kind::NotFound => return Ok(false),
-            answer => answer?,
+            answer => as_asked(answer?, &request),
         };
         if !answer.objects.is_empty() || !answer.prefixes.is_empty() {
             return Ok(true);

@@ -81,11 +81,35 @@ struct Asked {
 impl Asked {
     /// Fetches the page; gives it and what is asked for behind it.
     async fn fetch(mut self, query: &QueryCore, at: &Location) -> Result<(Arc<Page>, Rest)> {
-        let (page, next) = Page::new(page(query, at, &self.request).await?);
+        let answer = as_asked(page(query, at, &self.request).await?, &self.request);
+        let (page, next) = Page::new(answer);
         let Some(token) = next else { return Ok((page, Rest::Nothing)) };
         self.turns.next(at, &mut self.request, token)?;
         Ok((page, Rest::Open(self)))
     }
+}
+
+/// A page without names that were not asked for. Some servers and proxies ignore `prefix`, and to
+/// remove a directory would remove the bucket. Some ignore `delimiter`, and a walk from level to
+/// level would find no directories.
+pub(crate) fn as_asked(mut page: ListPage, request: &ListRequest) -> ListPage {
+    let prefix = request.prefix.as_str();
+    page.objects.retain(|object| object.key.starts_with(prefix));
+    page.prefixes.retain(|folded| folded.starts_with(prefix));
+    let Some(delimiter) = request.delimiter.as_deref().filter(|text| !text.is_empty()) else {
+        return page;
+    };
+    page.objects.retain(|object| {
+        let Some(at) = object.key[prefix.len()..].find(delimiter) else { return true };
+        let folded = &object.key[..prefix.len() + at + delimiter.len()];
+        if page.prefixes.last().is_none_or(|last| last != folded) {
+            page.prefixes.push(folded.to_string());
+        }
+        false
+    });
+    page.prefixes.sort_unstable();
+    page.prefixes.dedup();
+    page
 }
 
 impl Turned {

@@ -71,6 +71,8 @@ pub struct Scripted {
     pub profile: Profile,
     pub capabilities: Capabilities,
     pub ranges_ignored: AtomicBool,
+    /// Listings tell of all names, whatever prefix and delimiter were asked for.
+    pub lists_all: bool,
     /// Answers to HEAD tell the size only.
     pub bare_heads: bool,
     /// Answers carry weak tags only, which promise no equal bytes.
@@ -115,6 +117,7 @@ impl Scripted {
             faults: Mutex::default(),
             gate: Mutex::default(),
             ranges_ignored: AtomicBool::new(false),
+            lists_all: false,
             bare_heads: false,
             weak_tags: false,
             untold: false,
@@ -357,10 +360,13 @@ impl Store for Scripted {
         lost(fault, Ok(meta)).await
     }
 
-    async fn list(&self, request: ListRequest) -> Result<ListPage> {
+    async fn list(&self, mut request: ListRequest) -> Result<ListPage> {
         let flat = if request.delimiter.is_some() { "" } else { " flat" };
         let fault = self.begin("list", format!("{}{flat}", request.prefix)).await?;
         self.end("GET", 0, 0);
+        if self.lists_all {
+            (request.prefix, request.delimiter) = (String::new(), None);
+        }
         lost(fault, self.memory.list(request).await).await
     }
 

@@ -103,6 +103,8 @@ fn slips_are_told_with_line_and_nearest_name() {
             vec!["`account_key` is given twice", "in line 4"],
         ),
         ("anonymous = 1", vec!["takes true or false"]),
+        ("\ndrain_seconds = -4", vec!["takes a whole number", "in line 2"]),
+        ("\nread_ahead_max_bytes = \"1TiB\"", vec!["outside", "in line 2"]),
         ("listen = ", vec!["no TOML"]),
         ("backnd = 1", vec!["`backend`"]),
     ] {

@@ -265,3 +265,46 @@ proptest! {
         let _ = found.into_error(None).to_string();
     }
 }
+
+#[test]
+fn what_a_service_keeps_itself_is_no_metadata_of_a_writer() {
+    let answer = headers(&[
+        ("x-amz-tagging-count", "2"),
+        ("x-amz-mp-parts-count", "3"),
+        ("x-amz-checksum-crc32c", "yZRlqg=="),
+        ("x-amz-checksum-type", "FULL_OBJECT"),
+        ("x-amz-meta-owner", "lake"),
+    ]);
+    let (kept, written): (Vec<_>, Vec<_>) = object_meta(&answer, None, "x-amz-meta-")
+        .metadata
+        .into_iter()
+        .partition(|(name, _)| is_told_note(name));
+    let mut names: Vec<_> = kept.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["@checksum-crc32c", PART_COUNT, TAG_COUNT]);
+    assert_eq!(written, [("owner".to_string(), "lake".to_string())]);
+}
+
+#[test]
+fn conflicts_say_what_stands_in_the_way() {
+    let text = |status, body| failure(status, &[], body).into_error(None).to_string();
+    let lease = "<Error><Code>LeaseIdMissing</Code></Error>";
+    assert!(text(304, "").contains("the object has not changed (304)"));
+    assert!(text(412, "").contains("the object changed or exists already (412)"));
+    assert!(text(412, lease).contains("stands against the request (412 LeaseIdMissing)"));
+}
+
+#[test]
+fn a_missing_or_misspelt_place_has_an_advice_that_names_it() {
+    for (status, code, place) in [
+        (404, "NoSuchBucket", "bucket's name and the endpoint"),
+        (404, "ContainerNotFound", "container and account names"),
+        (404, "FilesystemNotFound", "container and account names"),
+        (400, "InvalidBucketName", "bucket's name has 3 to 63"),
+        (400, "InvalidResourceName", "container's name has 3 to 63"),
+    ] {
+        let body = format!("<Error><Code>{code}</Code></Error>");
+        let error = failure(status, &[], &body).into_error(None);
+        assert!(error.hint().is_some_and(|hint| hint.contains(place)), "{code}: {error}");
+    }
+}

@@ -7,6 +7,7 @@
 use super::config::{Auth, Source};
 use super::identity::MachineIdentity;
 use super::shared_key::SharedKey;
+use super::shared_tokens::{PROCESS, Shared, SharedTokens};
 use crate::HttpClient;
 use crate::advice;
 use crate::http::{Chain, OnFailure, credential_context, credential_error};
@@ -43,16 +44,17 @@ enum Signing {
     Anonymous,
     Key(SharedKey),
     Signer(Signer<Credential>),
+    Tokens(Shared),
 }
 
 impl Credentials {
     /// # Errors
     /// `Invalid` for an account's key that is not base64.
     pub fn new(auth: &Auth, client: &HttpClient) -> Result<Self> {
-        Credentials::in_context(auth, credential_context(client))
+        Credentials::in_context(auth, credential_context(client), &PROCESS)
     }
 
-    fn in_context(auth: &Auth, context: Context) -> Result<Self> {
+    fn in_context(auth: &Auth, context: Context, tokens: &SharedTokens) -> Result<Self> {
         let fixed = |credential: Credential| {
             Signing::Signer(Signer::new(context.clone(), Fixed(credential), RequestSigner::new()))
         };
@@ -68,9 +70,9 @@ impl Credentials {
                 (fixed(Credential::with_bearer_token(token.reveal(), None)), "Azure access token")
             }
             Auth::Sources(sources) => {
-                let tokens = Tokens::new(sources);
-                let signer = Signer::new(context.clone(), tokens, RequestSigner::new());
-                (Signing::Signer(signer), "Azure credentials")
+                let make =
+                    || Signer::new(context.clone(), Tokens::new(sources), RequestSigner::new());
+                (Signing::Tokens(tokens.of(sources, &context, make)), "Azure credentials")
             }
         };
         let link_signer = match auth {
@@ -92,7 +94,7 @@ impl Credentials {
         match &self.signing {
             Signing::Anonymous => Ok(()),
             Signing::Key(key) => key.sign(parts, Timestamp::now().as_system_time()),
-            Signing::Signer(signer) => {
+            Signing::Signer(signer) | Signing::Tokens(Shared { signer, .. }) => {
                 signer.sign(parts, None).await.map_err(|error| self.told(&error))
             }
         }

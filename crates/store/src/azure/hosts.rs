@@ -76,8 +76,14 @@ fn cloud_of(suffix: &str) -> Option<&'static str> {
     {
         rest = behind;
     }
-    let cloud = rest.strip_prefix("blob.").or_else(|| rest.strip_prefix("dfs."))?;
-    CLOUDS.iter().find(|known| **known == cloud).copied()
+    let (service, cloud) = rest.split_once('.')?;
+    let cloud = CLOUDS.iter().find(|known| **known == cloud).copied()?;
+    // OneLake has hosts that name no service, too, and rings (`msit-dfs`).
+    let own = match cloud {
+        ONELAKE => service.rsplit('-').next()?,
+        _ => service,
+    };
+    (matches!(own, "blob" | "dfs") || (cloud, own) == (ONELAKE, "onelake")).then_some(cloud)
 }
 
 fn is_zone(label: &str) -> bool {
@@ -132,6 +138,10 @@ mod tests {
             "westus-onelake.dfs.fabric.microsoft.com",
             "0a1b2c.z0a.dfs.fabric.microsoft.com",
             "0a1b2c.z07.blob.fabric.microsoft.com",
+            "0a1b2c.z0a.onelake.fabric.microsoft.com",
+            "0a1b2c.z0a.msit-dfs.fabric.microsoft.com",
+            "api.onelake.fabric.microsoft.com",
+            "westus-api.onelake.fabric.microsoft.com",
         ] {
             let url = format!("abfss://workspace@{host}/x");
             let onelake = MadeFor { account: Some("onelake"), suffix: None };
@@ -152,6 +162,10 @@ mod tests {
             "lake.blob.core.windows.netx",
             "lake.blob.core.windows",
             "lake.file.core.windows.net",
+            "lake.msit-blob.core.windows.net",
+            "lake.onelake.core.windows.net",
+            "0a1b2c.z0a.w.api.fabric.microsoft.com",
+            "lake.onelake.onelake.fabric.microsoft.com",
             "lake.zyx.blob.core.windows.net",
             "lake.core.windows.net",
             "blob.core.windows.net",

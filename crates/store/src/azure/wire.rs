@@ -15,7 +15,7 @@ use crate::{
     Connections, HttpClient, HttpResponse, Inflow, ObjectMeta, Payload, PutOptions, PutResult,
     WarmUp, WriteCondition, encoded_word, notes,
 };
-use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use http::header::{CONTENT_LENGTH, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request};
 use penstock_base::{Error, Kind, Result};
@@ -364,6 +364,12 @@ pub(super) fn is_from_service(headers: &HeaderMap) -> bool {
     ["x-ms-blob-type", "x-ms-request-id", "x-ms-version"]
         .iter()
         .any(|name| headers.contains_key(*name))
+}
+
+/// Whether the headers are of an answer that tells of a blob: each has a tag, and an error or a
+/// page that came with status 200 has none.
+pub(super) fn is_of_blob(headers: &HeaderMap) -> bool {
+    is_from_service(headers) && headers.contains_key(ETAG)
 }
 
 /// Whether the headers are those of a directory.

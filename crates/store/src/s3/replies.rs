@@ -30,7 +30,7 @@ pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
     let mut page = ListPage::default();
     let (mut key, mut meta) = (None, ObjectMeta::default());
     let mut prefix = None;
-    let (mut encoded, mut truncated, mut token) = (false, false, None);
+    let (mut encoded, mut truncated, mut token) = (false, None, None);
     walk_root(bytes, &["ListBucketResult"], "a listing", |element| {
         let text = element.text;
         match element.path[1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -53,7 +53,7 @@ pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
                 page.prefixes.push(prefix.take().ok_or_else(|| strange("a prefix"))?);
             }
             [name] if is_encoding(name) => encoded = text.trim() == "url",
-            ["IsTruncated"] => truncated = text.trim() == "true",
+            ["IsTruncated"] => truncated = Some(is_true(text)?),
             ["NextContinuationToken"] => token = Some(text.to_string()),
             _ => {}
         }
@@ -67,12 +67,24 @@ pub(crate) fn parse_listing(bytes: &[u8]) -> Result<ListPage> {
             *prefix = decode_url(prefix)?;
         }
     }
-    page.next = match (truncated, token) {
-        (true, Some(token)) if !token.is_empty() => Some(token),
+    let token = token.filter(|token: &String| !token.is_empty());
+    // Where only the token tells that there is more.
+    page.next = match (truncated.unwrap_or(token.is_some()), token) {
+        (true, Some(token)) => Some(token),
         (true, _) => return Err(strange("the token of the next page")),
         (false, _) => None,
     };
     Ok(page)
+}
+
+/// Whether there is more. Some servers begin with a capital; what is neither word is refused, since
+/// names would be missing.
+fn is_true(text: &str) -> Result<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" | "" => Ok(false),
+        _ => Err(strange("whether there is another page")),
+    }
 }
 
 /// The element that tells how names are written, which Google spells in its own way.
@@ -234,6 +246,26 @@ mod tests {
     use proptest::prelude::*;
 
     const COMPLETED: &str = "CompleteMultipartUploadResult";
+
+    #[test]
+    fn no_spelling_of_is_truncated_loses_a_page() {
+        const TOKEN: &str = "<NextContinuationToken>t</NextContinuationToken>";
+        let next = |told: &str| {
+            let text = format!("<ListBucketResult>{told}</ListBucketResult>");
+            parse_listing(text.as_bytes()).map(|page| page.next)
+        };
+        for told in ["true", "True", " TRUE\n"] {
+            let told = format!("<IsTruncated>{told}</IsTruncated>");
+            assert_eq!(next(&format!("{told}{TOKEN}")).unwrap().as_deref(), Some("t"), "{told}");
+            assert_eq!(next(&told).unwrap_err().kind(), Kind::Corrupt, "{told}");
+        }
+        for told in ["", "false", "False"] {
+            assert_eq!(next(&format!("<IsTruncated>{told}</IsTruncated>{TOKEN}")).unwrap(), None);
+        }
+        assert_eq!(next(TOKEN).unwrap().as_deref(), Some("t"));
+        assert_eq!(next("").unwrap(), None);
+        assert_eq!(next("<IsTruncated>ja</IsTruncated>").unwrap_err().kind(), Kind::Corrupt);
+    }
 
     #[test]
     fn only_the_expected_root_with_a_tag_is_a_write() {

@@ -213,6 +213,11 @@ impl Sender {
         if failure.is_html {
             return Err(self.named(call, strange("all signs of a store: it is a web page")));
         }
+        // Stores answer nothing, or a document; a filter on the way may answer in its own words.
+        let text = bytes.trim_ascii_start();
+        if !text.is_empty() && !text.starts_with(b"<") {
+            return Err(self.named(call, strange("all signs of a store: its body is no XML")));
+        }
         match is_error_document(&bytes) {
             true => Err(self.refusal(call, failure)),
             false => Ok(()),

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // also in what the tests share
 
+#[path = "../common/mod.rs"]
+mod common;
 mod credentials;
 mod hierarchy;
 mod lists;

@@ -1,10 +1,12 @@
 //! Trouble that a service or the way to it can make, and what is told of it.
 
+use crate::common::{Script, read_request};
 use crate::support::{body, bounded, fake, get, none, open_url, told};
 use penstock_base::{Kind, Retry};
 use penstock_store::{ETag, GetRange, GetRequest, ListRequest, PutOptions, Store, WriteCondition};
 use penstock_testkit::fake::{FakeAzure, FakeOptions};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
 
 #[tokio::test]
 async fn answers_that_cannot_be_right_are_corrupt() {
@@ -54,6 +56,30 @@ async fn what_a_proxy_says_is_done_is_not() {
     fake.faults().clear();
     assert_eq!(get(&store, "k", GetRange::All).await.unwrap(), "kept");
     assert_eq!(store.stat("u").await.unwrap_err().kind(), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn an_answer_of_the_service_without_a_tag_is_no_blob() {
+    // The service's own error, which came with status 200.
+    const ERROR: &str = "<Error><Code>ServerBusy</Code></Error>";
+    let server = Script::start(|_, mut stream| async move {
+        while let Some((head, _)) = read_request(&mut stream).await {
+            let body = if head.starts_with("HEAD") { "" } else { ERROR };
+            let length = ERROR.len();
+            let mark = "x-ms-request-id: 1\r\nx-ms-version: 2021-12-02";
+            let answer =
+                format!("HTTP/1.1 200 OK\r\n{mark}\r\nContent-Length: {length}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let endpoint = format!("http://{}/lake", server.address);
+    let account = [("account_name", "lake"), ("account_key", "aGlkZGVu")];
+    let options = [&account[..], &[("endpoint", endpoint.as_str())]].concat();
+    let store = open_url("az://exam", &options).unwrap();
+    told(&store.stat("k").await.unwrap_err(), Kind::Corrupt, &["not from a Blob service"]);
+    let error = get(&store, "k", GetRange::All).await.unwrap_err();
+    told(&error, Kind::Corrupt, &["not from a Blob service"]);
 }
 
 #[tokio::test]

@@ -21,3 +21,22 @@ async fn what_somebody_else_wrote_is_not_removed_where_the_service_would() {
     let heads = requests.iter().map(|(head, _)| head.split('/').next().unwrap().trim());
     assert_eq!(heads.collect::<Vec<_>>(), ["HEAD", "HEAD", "DELETE", "DELETE"]);
 }
+
+#[tokio::test]
+async fn what_a_filter_on_the_way_says_of_a_removal_is_no_removal() {
+    for (status, body, is_removed) in [
+        ("200 OK", "{\"blocked\": true}", false),
+        ("200 OK", "blocked", false),
+        ("200 OK", "<html><body>blocked</body></html>", false),
+        ("200 OK", "<Error><Code>AccessDenied</Code></Error>", false),
+        ("200 OK", "", true),
+        ("200 OK", "\r\n", true),
+        ("204 No Content", "", true),
+    ] {
+        let length = format!("Content-Length: {}\r\n", body.len());
+        let length = if status.starts_with("204") { String::new() } else { length };
+        let answer = format!("HTTP/1.1 {status}\r\n{length}\r\n{body}");
+        let (store, _) = bucket(KEY, move |_, _| answer.clone()).await;
+        assert_eq!(store.delete("k", None).await.is_ok(), is_removed, "{status} {body}");
+    }
+}

@@ -15,6 +15,7 @@ const RULES: &[(&str, Rule)] = &[
     ("banned_calls", rules::banned_calls),
     ("shown_secrets", rules::shown_secrets),
     ("unfinished", rules::unfinished),
+    ("one_processor", rules::one_processor),
     ("unsafe_code", rules::unsafe_code),
     ("module_header", rules::module_header),
     ("foreign_places", rules::foreign_places),
@@ -67,6 +68,11 @@ fn bad_samples() -> Vec<(&'static str, SourceFile)> {
         ),
         ("unfinished", rust(&format!("fn f() {{ {mark} }}\n"))),
         ("unfinished", SourceFile::new("bench/tests/test_bad.py", &skip)),
+        ("one_processor", rust("use std::arch::x86_64::_mm_crc32_u64;\n")),
+        ("one_processor", rust("#[cfg(target_arch = \"x86_64\")]\nfn f() {}\n")),
+        ("one_processor", SourceFile::new("duckdb/src/bad.cpp", "#include <immintrin.h>\n")),
+        ("one_processor", SourceFile::new("scripts/bad.sh", "CXX_FLAGS=(-march=native)\n")),
+        ("one_processor", SourceFile::new("Cargo.toml", "[dependencies]\nx86 = \"1\"\n")),
         ("unsafe_code", rust("fn f() { unsafe { g() } }\n")),
         (
             "unsafe_code",
@@ -97,6 +103,9 @@ fn no_rule_fails_on_the_good_sample() {
     report(RULES.iter().flat_map(|(_, rule)| rule(&good)).collect());
     let test = SourceFile::new("crates/x/tests/t.rs", "//! A test file.\nfn f() { g().unwrap() }");
     report(RULES.iter().flat_map(|(_, rule)| rule(&test)).collect());
+    let both = "//! Fast where it can be.\n#[cfg(target_arch = \"x86_64\")]\nuse std::arch::x86_64;\n\
+        #[cfg(not(target_arch = \"x86_64\"))]\nfn slow() {}\n";
+    report(rules::one_processor(&SourceFile::new("crates/x/src/crc.rs", both)));
 }
 
 #[test]

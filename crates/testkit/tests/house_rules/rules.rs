@@ -215,6 +215,48 @@ pub fn unfinished(file: &SourceFile) -> Vec<Complaint> {
     complaints
 }
 
+/// What only one processor has, and the way of saying that it stands behind a condition, with
+/// another path beside it; without such a way it may not stand at all.
+type Conditions = &'static [&'static str];
+const OF_ONE_PROCESSOR: &[(&str, Conditions)] = &[
+    ("std::arch::", &["cfg(target_arch =", "cfg(not(target_arch ="]),
+    ("core::arch::", &["cfg(target_arch =", "cfg(not(target_arch ="]),
+    ("target_arch", &["cfg(target_arch =", "cfg(not(target_arch ="]),
+    ("asm!(", &["cfg(target_arch =", "cfg(not(target_arch ="]),
+    ("intrin.h", &["#if", "__x86_64__", "#else"]),
+    ("arm_neon.h", &["#if", "__aarch64__", "#else"]),
+    ("__asm__", &["#if", "__x86_64__", "#else"]),
+    ("-march=", &[]),
+    ("-mtune=", &[]),
+    ("-msse", &[]),
+    ("-mavx", &[]),
+    ("target-cpu", &[]),
+    ("target-feature", &[]),
+    ("raw-cpuid", &[]),
+    ("\nx86", &[]),
+];
+
+/// Sources and flags run on any processor of 64 bits: x86-64 is only the one that is tested.
+pub fn one_processor(file: &SourceFile) -> Vec<Complaint> {
+    let is_script = file.path.starts_with("scripts/") || file.path == "Makefile";
+    let kinds = ["rs", "cpp", "hpp", "h", "c", "toml", "cmake"];
+    if !file.has_extension(&kinds) && !is_script && !file.path.ends_with("CMakeLists.txt") {
+        return Vec::new();
+    }
+    let text = match file.has_extension(&["rs"]) {
+        true => mask(&file.text),
+        false => file.text.clone(),
+    };
+    let stands_alone = |(name, conditions): &&(&str, Conditions)| {
+        let is_kept = !conditions.is_empty() && conditions.iter().all(|it| text.contains(it));
+        text.contains(name) && !is_kept
+    };
+    let found = OF_ONE_PROCESSOR.iter().filter(stands_alone);
+    found
+        .map(|(name, _)| format!("{}: {} is of one processor only", file.path, name.trim()))
+        .collect()
+}
+
 /// Where `unsafe` lives: the C treaty, and the calls in which the kernel keeps our addresses.
 const UNSAFE_PLACES: &[&str] = &["duckdb/ffi/", "crates/device/src/kernel/"];
 

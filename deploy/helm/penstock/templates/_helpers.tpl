@@ -37,6 +37,9 @@ default
 {{- if and (contains "/etc/penstock/keys/" .Values.config) (not (include "penstock.hasKeyFiles" .)) -}}
 {{- fail "config takes keys from files: name the Secret that has them, with --set keys.existing=NAME" -}}
 {{- end -}}
+{{- if and .Values.autoscaling.enabled (gt (int .Values.replicas) (int .Values.autoscaling.maxReplicas)) -}}
+{{- fail "replicas are the fewest with autoscaling: raise autoscaling.maxReplicas to them, or more" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "penstock.keys" -}}

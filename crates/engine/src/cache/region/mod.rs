@@ -143,6 +143,22 @@ fn check_end(port: &Port, found: [Found; 2]) -> Result<()> {
     )))
 }
 
+/// The label of the cache on a device, and what lies in both places of it.
+fn label(port: &Port) -> Result<(Label, [Found; 2])> {
+    check_blocks(port)?;
+    let found = labels(port)?;
+    check_end(port, found)?;
+    if over(port, found[0])?.is_some() {
+        return Err(no_cache(port));
+    }
+    let label = match (found.iter().find_map(ours), found[0]) {
+        (Some(label), _) => Some(label),
+        (None, Found::OtherVersion(_)) => Label::of(random(), port.geometry().size_bytes()),
+        (None, _) => None,
+    };
+    label.map(|label| (label, found)).ok_or_else(|| no_cache(port))
+}
+
 /// Numbers that no earlier cache or file has had.
 fn random() -> u64 {
     RandomState::new().hash_one(0)
@@ -226,25 +242,19 @@ impl Region {
     /// `Invalid` where there is no cache: nothing else is ever touched; `Corrupt` where the device
     /// became smaller; and as [`Port::run`].
     pub fn hold(port: Port) -> Result<Self> {
-        check_blocks(&port)?;
-        let device_bytes = port.geometry().size_bytes();
-        let found = labels(&port)?;
-        check_end(&port, found)?;
-        if over(&port, found[0])?.is_some() {
-            return Err(no_cache(&port));
-        }
-        let label = match (found.iter().find_map(ours), found[0]) {
-            (Some(label), _) => label,
-            (None, Found::OtherVersion(_)) => match Label::of(random(), device_bytes) {
-                Some(label) => label,
-                None => return Err(no_cache(&port)),
-            },
-            (None, _) => return Err(no_cache(&port)),
-        };
+        let (label, found) = label(&port)?;
         if found != [Found::Ours(label); 2] {
             write_label(&port, &label)?;
         }
         Ok(Self::with_label(port, label))
+    }
+
+    /// Whether there is a device to hold; changes nothing.
+    ///
+    /// # Errors
+    /// As [`Region::hold`].
+    pub fn check(port: &Port) -> Result<()> {
+        label(port).map(drop)
     }
 
     fn with_label(port: Port, label: Label) -> Self {

@@ -29,6 +29,11 @@ async fn numbering(life_s: u64) -> TokenService {
     .await
 }
 
+/// Credentials that share their tokens with nobody.
+fn in_context(auth: &Auth, context: Context) -> Result<Credentials> {
+    Credentials::in_context(auth, context, &SharedTokens::default())
+}
+
 fn principal() -> Source {
     Source::ClientSecret {
         tenant_id: Some("tenant".into()),
@@ -40,7 +45,7 @@ fn principal() -> Source {
 /// Credentials of a service principal whose tokens come from `authority`.
 fn principal_at(authority: &str) -> Credentials {
     let context = context(None, None, &[("AZURE_AUTHORITY_HOST", authority)]);
-    Credentials::in_context(&Auth::Sources(vec![principal()]), context).unwrap()
+    in_context(&Auth::Sources(vec![principal()]), context).unwrap()
 }
 
 async fn signed(credentials: &Credentials) -> Result<String> {
@@ -68,6 +73,47 @@ async fn a_token_is_fetched_once_and_again_before_it_ends() {
     assert_eq!(service.seen().len(), 1);
 }
 
+/// Stores of any number of containers, secrets and databases; at the same time too.
+#[tokio::test]
+async fn stores_of_the_same_sources_share_one_token() {
+    let (service, tokens) = (numbering(3600).await, SharedTokens::default());
+    let variables = [("AZURE_AUTHORITY_HOST", service.url.as_str())];
+    let of = |source: Source, variables: &[(&str, &str)]| {
+        let context = context(None, None, variables);
+        Credentials::in_context(&Auth::Sources(vec![source]), context, &tokens).unwrap()
+    };
+    let stores: Vec<_> = (0..8).map(|_| of(principal(), &variables)).collect();
+    let signed_all = futures_util::future::join_all(stores.iter().map(signed)).await;
+    assert!(signed_all.into_iter().all(|token| token.unwrap() == "Bearer t0"));
+    assert_eq!(service.seen().len(), 1);
+    // Another identity, or another environment, has a token of its own.
+    let Source::ClientSecret { tenant_id, secret, .. } = principal() else { unreachable!() };
+    let other = Source::ClientSecret { tenant_id, client_id: Some("other".into()), secret };
+    assert_eq!(signed(&of(other, &variables)).await.unwrap(), "Bearer t1");
+    let changed = [variables[0], ("AZURE_CLIENT_ID", "new")];
+    assert_eq!(signed(&of(principal(), &changed)).await.unwrap(), "Bearer t2");
+    // Whoever comes first may go first: the others keep the token, and the last one drops it.
+    let mut stores = stores;
+    drop(stores.remove(0));
+    assert_eq!(signed(&of(principal(), &variables)).await.unwrap(), "Bearer t0");
+    drop(stores);
+    assert_eq!(signed(&of(principal(), &variables)).await.unwrap(), "Bearer t3");
+}
+
+/// It must be good for 20 s behind each request.
+#[tokio::test]
+async fn a_shared_token_is_renewed_for_all_before_it_ends() {
+    let (service, tokens) = (numbering(21).await, SharedTokens::default());
+    let context = context(None, None, &[("AZURE_AUTHORITY_HOST", service.url.as_str())]);
+    let auth = Auth::Sources(vec![principal()]);
+    let store = || Credentials::in_context(&auth, context.clone(), &tokens).unwrap();
+    let (first, second) = (store(), store());
+    assert_eq!(signed(&first).await.unwrap(), "Bearer t0");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(signed(&second).await.unwrap(), "Bearer t1");
+    assert_eq!(signed(&first).await.unwrap(), "Bearer t1");
+}
+
 #[tokio::test]
 async fn a_service_principal_gets_a_token_with_its_secret() {
     let service = numbering(3600).await;
@@ -81,9 +127,7 @@ async fn a_service_principal_gets_a_token_with_its_secret() {
     ];
     let source = Source::ClientSecret { tenant_id: None, client_id: None, secret: None };
     let auth = Auth::Sources(vec![source]);
-    signed(&Credentials::in_context(&auth, context(None, None, &variables)).unwrap())
-        .await
-        .unwrap();
+    signed(&in_context(&auth, context(None, None, &variables)).unwrap()).await.unwrap();
     for request in service.seen() {
         assert!(request.starts_with("POST /tenant/oauth2/v2.0/token "), "{request}");
         assert!(request.contains("client_id=client"), "{request}");
@@ -105,8 +149,7 @@ async fn a_workload_changes_its_federated_token() {
         ("AZURE_FEDERATED_TOKEN_FILE", token.as_str()),
     ];
     let context = context(None, None, &variables);
-    let credentials =
-        Credentials::in_context(&Auth::Sources(vec![Source::Workload]), context).unwrap();
+    let credentials = in_context(&Auth::Sources(vec![Source::Workload]), context).unwrap();
     assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
     let request = &service.seen()[0];
     assert!(request.starts_with("POST /tenant/oauth2/v2.0/token "), "{request}");
@@ -117,7 +160,7 @@ async fn a_workload_changes_its_federated_token() {
 async fn a_machine_has_an_identity() {
     let service = numbering(3600).await;
     let machine = Auth::Sources(vec![Source::ManagedIdentity(None)]);
-    let on_vm = Credentials::in_context(&machine, context(Some(&service), None, &[])).unwrap();
+    let on_vm = in_context(&machine, context(Some(&service), None, &[])).unwrap();
     assert_eq!(signed(&on_vm).await.unwrap(), "Bearer t0");
     assert!(service.seen()[0].starts_with("GET /metadata/identity/oauth2/token?"));
     assert!(service.seen()[0].contains("x-meant-for: 169.254.169.254"));
@@ -126,7 +169,7 @@ async fn a_machine_has_an_identity() {
     let variables = [("IDENTITY_ENDPOINT", url.as_str()), ("IDENTITY_HEADER", "hunter2")];
     let named = Source::ManagedIdentity(Some(Identity::Client("mine".into())));
     let auth = Auth::Sources(vec![named]);
-    let in_app = Credentials::in_context(&auth, context(None, None, &variables)).unwrap();
+    let in_app = in_context(&auth, context(None, None, &variables)).unwrap();
     assert_eq!(signed(&in_app).await.unwrap(), "Bearer t1");
     assert!(service.seen()[1].starts_with("GET /msi?"));
     assert!(service.seen()[1].contains("client_id=mine"));
@@ -157,11 +200,8 @@ impl CommandExecute for Tool {
 async fn the_command_line_tool_gives_its_token() {
     let auth = Auth::Sources(vec![Source::Cli]);
     let with = |status| context(None, None, &[]).with_command_execute(Tool(status));
-    assert_eq!(
-        signed(&Credentials::in_context(&auth, with(0)).unwrap()).await.unwrap(),
-        "Bearer cli"
-    );
-    let error = signed(&Credentials::in_context(&auth, with(1)).unwrap()).await.unwrap_err();
+    assert_eq!(signed(&in_context(&auth, with(0)).unwrap()).await.unwrap(), "Bearer cli");
+    let error = signed(&in_context(&auth, with(1)).unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Denied);
     assert!(error.to_string().contains("az login"), "{error}");
 }
@@ -171,7 +211,7 @@ async fn the_next_source_is_asked_when_one_has_nothing() {
     let service = numbering(3600).await;
     let none = Source::ClientSecret { tenant_id: None, client_id: None, secret: None };
     let chain = Auth::Sources(vec![none, Source::Workload, Source::ManagedIdentity(None)]);
-    let credentials = Credentials::in_context(&chain, context(Some(&service), None, &[])).unwrap();
+    let credentials = in_context(&chain, context(Some(&service), None, &[])).unwrap();
     assert_eq!(signed(&credentials).await.unwrap(), "Bearer t0");
 }
 
@@ -192,7 +232,7 @@ async fn errors_name_every_source_and_no_secret() {
 async fn a_busy_service_is_waited_for_and_a_missing_one_only_briefly() {
     let service = TokenService::start(|_| (503, String::new())).await;
     let machine = Auth::Sources(vec![Source::ManagedIdentity(None)]);
-    let busy = Credentials::in_context(&machine, context(Some(&service), None, &[])).unwrap();
+    let busy = in_context(&machine, context(Some(&service), None, &[])).unwrap();
     let error = signed(&busy).await.unwrap_err();
     assert_eq!((error.kind(), error.retry()), (Kind::Throttled, Retry::BackOff), "{error}");
     let error = signed(&principal_at("http://127.0.0.1:1")).await.unwrap_err();

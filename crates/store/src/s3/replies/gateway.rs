@@ -1,6 +1,6 @@
 //! Answers of S3 that only a gateway asks for: parts, uploads, buckets. Pure.
 
-use super::{decode_url, is_encoding, parse_written, walk_root};
+use super::{decode_url, is_encoding, is_true, parse_written, walk_root};
 use crate::answer::parse_iso_date;
 use crate::notes::{self, told_class};
 use crate::s3::request::strange;
@@ -33,7 +33,7 @@ pub(crate) fn parse_parts(bytes: &[u8]) -> Result<(Vec<PartEntry>, Option<String
             }
             ["Part"] if part.number == 0 => return Err(strange("the number of a part")),
             ["Part"] => parts.push(std::mem::replace(&mut part, empty())),
-            ["IsTruncated"] => truncated = text == "true",
+            ["IsTruncated"] => truncated = is_true(text)?,
             ["NextPartNumberMarker"] => next = Some(text.to_string()),
             _ => {}
         }
@@ -105,7 +105,7 @@ pub(crate) fn parse_uploads(bytes: &[u8]) -> Result<(Vec<UploadEntry>, Option<Up
             ["Upload", "Initiated"] => upload.begun = parse_iso_date(text),
             ["Upload"] if upload.id.0.is_empty() => return Err(strange("the id of an upload")),
             ["Upload"] => uploads.push(std::mem::replace(&mut upload, empty())),
-            ["IsTruncated"] => truncated = text.trim() == "true",
+            ["IsTruncated"] => truncated = is_true(text)?,
             [name] if is_encoding(name) => encoded = text.trim() == "url",
             ["NextKeyMarker"] => marker.0 = text.to_string(),
             ["NextUploadIdMarker"] => marker.1 = text.to_string(),
@@ -185,7 +185,7 @@ pub(crate) fn parse_versions(bytes: &[u8]) -> Result<VersionsPage> {
                 page.versions.push(std::mem::replace(&mut entry, empty()));
             }
             ["CommonPrefixes", "Prefix"] => page.prefixes.push(text.to_string()),
-            ["IsTruncated"] => truncated = text.trim() == "true",
+            ["IsTruncated"] => truncated = is_true(text)?,
             [name] if is_encoding(name) => encoded = text.trim() == "url",
             ["NextKeyMarker"] => marker.0 = text.to_string(),
             ["NextVersionIdMarker"] => marker.1 = text.trim().to_string(),

@@ -1,6 +1,6 @@
 //! The list of generations, as Google's XML API writes it. Pure.
 
-use super::{decode_url, is_encoding, walk_root};
+use super::{decode_url, is_encoding, is_true, walk_root};
 use crate::answer::parse_iso_date;
 use crate::notes::told_class;
 use crate::s3::google;
@@ -72,7 +72,7 @@ pub(crate) fn parse_generations(bytes: &[u8]) -> Result<VersionsPage> {
             // Such a list has nothing but what is there now, so the versions were not listed.
             ["Contents"] => return Err(strange("versions: it tells objects")),
             ["CommonPrefixes", "Prefix"] => page.prefixes.push(text.to_string()),
-            ["IsTruncated"] => truncated = text.trim() == "true",
+            ["IsTruncated"] => truncated = is_true(text)?,
             [name] if is_encoding(name) => encoded = text.trim() == "url",
             ["NextMarker" | "NextKeyMarker"] => key = text.to_string(),
             ["NextGenerationMarker" | "NextVersionIdMarker"] => id = text.trim().to_string(),
