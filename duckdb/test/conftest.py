@@ -12,6 +12,7 @@ import pytest
 from harness import Fake, connect, start_fake
 from not_here import LIST, NotHere, listed
 from nvme import NOT_RUN, in_memory
+from wrapping import ToyStore, start_toy
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +55,26 @@ def fakes() -> Iterator[dict[str, Fake]]:
 def store(request: pytest.FixtureRequest, fakes: dict[str, Fake]) -> Fake:
     """Each of the fakes in turn."""
     fake = fakes[request.param]
+    fake.reset()
+    return fake
+
+
+@pytest.fixture(scope="session")
+def toy() -> Iterator[ToyStore]:
+    """The store of the small file system that is wrapped."""
+    running = start_toy()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(params=["s3", "azure", "toy"])
+def wrapped_store(request: pytest.FixtureRequest, con: duckdb.DuckDBPyConnection) -> Fake:
+    """Each store that another extension can serve in turn; `con` reaches it natively."""
+    if request.param != "toy":
+        fake: Fake = request.getfixturevalue("fakes")[request.param]
+    else:
+        fake = request.getfixturevalue("toy")
+        con.execute(f"CREATE SECRET toy_secret ({fake.secret})")
     fake.reset()
     return fake
 

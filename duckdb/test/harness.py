@@ -6,6 +6,7 @@ import base64
 import email.utils
 import hashlib
 import hmac
+import http.server
 import importlib.metadata
 import json
 import os
@@ -50,6 +51,11 @@ def load_penstock(con: duckdb.DuckDBPyConnection) -> None:
 
 
 IS_DUCKDB_2 = int(duckdb.__version__.split(".")[0]) >= 2
+
+
+NO_THREADS = {"threads": "1"} | ({"async_threads": "0"} if IS_DUCKDB_2 else {})
+"""The configuration of a process that forks. Further threads stay in the parent, and a child that
+closes its parent's database then dies on DuckDB 2.0, with and without Penstock."""
 
 
 class PackageMissingError(Exception):
@@ -123,12 +129,12 @@ class Fake:
     @property
     def secret(self) -> str:
         """The options of CREATE SECRET that reach it."""
-        if self.kind == "s3":
-            return (
-                f"TYPE s3, KEY_ID '{S3_KEY}', SECRET '{S3_KEY}', REGION 'us-east-1', "
-                f"ENDPOINT '{self.address}', URL_STYLE 'path', USE_SSL false"
-            )
-        return f"TYPE azure, CONNECTION_STRING '{self.connection_string}'"
+        if self.kind == "azure":
+            return f"TYPE azure, CONNECTION_STRING '{self.connection_string}'"
+        return (
+            f"TYPE s3, KEY_ID '{S3_KEY}', SECRET '{S3_KEY}', REGION 'us-east-1', "
+            f"ENDPOINT '{self.address}', URL_STYLE 'path', USE_SSL false"
+        )
 
     @property
     def connection_string(self) -> str:
@@ -184,6 +190,16 @@ class Fake:
         self.process.wait(10)
 
 
+class HttpServer(http.server.ThreadingHTTPServer):
+    """A server of Python on which many connections may wait to be accepted.
+
+    By default five may. Of more the kernel drops the first packet, which is sent again after a
+    second.
+    """
+
+    request_queue_size = 128
+
+
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     """What is tidied up may end a moment behind the answer."""
     deadline = time.monotonic() + 20
@@ -237,6 +253,12 @@ def scanner(store: Fake, threads: int = 1) -> duckdb.DuckDBPyConnection:
     con.execute(f"CREATE SECRET s ({store.secret})")
     con.execute(f"SET threads = {threads}")
     return con
+
+
+def read_in_turn(con: duckdb.DuckDBPyConnection) -> None:
+    """Has DuckDB 2.0 read as DuckDB 1 does, without threads beside and ahead of those of a scan."""
+    if IS_DUCKDB_2:
+        con.execute("SET GLOBAL async_threads = 0")
 
 
 def stats(con: duckdb.DuckDBPyConnection) -> dict[str, int]:

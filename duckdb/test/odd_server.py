@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
-from harness import connect
+from harness import HttpServer, connect
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def serving(respond: Callable[[Ask], Answer]) -> Iterator[Server]:
     """A server while a test runs."""
     server = Server(respond)
     handler = type("OneHandler", (_Handler,), {"server_of_test": server})
-    listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    listener = HttpServer(("127.0.0.1", 0), handler)
     server.url = f"http://127.0.0.1:{listener.server_port}"
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

@@ -276,18 +276,29 @@ class StorageRun:
         con = self.connection(words[1] if len(words) > 1 else variables.get(""))
         sql = self.sql(record, variables)
         try:
-            con.execute(sql).fetchall()
+            self.execute(con, sql)
         except duckdb.Error as error:
             if words[0] == "ok":
                 raise TestFailedError(f"line {record.line}: {sql}\n  failed: {error}") from error
             wanted = self.fill("\n".join(record.expected or []), variables).strip()
-            same = matches(wanted, str(error)) if wanted[:1] == "<" else wanted in str(error)
-            if words[0] == "error" and not same:
+            if words[0] == "error" and not self.is_expected(wanted, str(error)):
                 told = f"line {record.line}: {sql}\n  expected: {wanted}\n  got: {error}"
                 raise TestFailedError(told) from error
         else:
             if words[0] == "error":
                 raise TestFailedError(f"line {record.line}: {sql}\n  should have failed")
+
+    def execute(self, con: duckdb.DuckDBPyConnection, sql: str) -> None:
+        """Runs a statement to its end."""
+        con.execute(sql).fetchall()
+
+    def is_expected(self, wanted: str, got: str) -> bool:
+        """Whether the text of an error is the expected one, or holds it."""
+        return matches(wanted, got) if wanted[:1] == "<" else wanted in got
+
+    def rows(self, con: duckdb.DuckDBPyConnection, sql: str) -> list[list[str]]:
+        """The result of a query, as DuckDB writes it."""
+        return texts(con, sql)
 
     def query(self, record: Record, words: list[str], variables: dict[str, str]) -> None:
         """A query whose result is known, or the same as another's."""
@@ -300,7 +311,7 @@ class StorageRun:
         )
         sql = self.sql(record, variables)
         try:
-            rows = texts(con, sql)
+            rows = self.rows(con, sql)
         except duckdb.Error as error:
             raise TestFailedError(f"line {record.line}: {sql}\n  failed: {error}") from error
         if sort == "rowsort":

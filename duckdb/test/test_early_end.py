@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from harness import Fake, scanner, start_fake, stats
+from harness import Fake, read_in_turn, scanner, start_fake, stats
 
 GROUPS = 60
 GROUP_ROWS = 20480
@@ -73,14 +73,19 @@ def test_a_compressed_text_is_fetched_little_further_than_it_is_read(far: Fake) 
 
 def test_of_many_files_few_are_fetched_behind_the_last_that_is_read(far: Fake) -> None:
     con = scanner(far)
+    # The other threads of DuckDB 2.0 open files as far ahead of the last one as they come.
+    read_in_turn(con)
     # Binding opens the first file, and cannot know of the LIMIT: 15 files, 512 KiB at most.
     con.execute("SELECT i FROM 's3://far/many/*.parquet' LIMIT 5").fetchall()
     far.reset()
     # Else it looks first where the rows lie, in all files.
     con.execute("SET disabled_optimizers = 'late_materialization'")
     con.execute("SELECT i, a, b FROM 's3://far/many/*.parquet' LIMIT 390000").fetchall()
-    keys = {request["path"] for request in far.requests() if request["method"] == "GET"}
-    assert 19 <= len(keys) <= 26, keys
+    gets = [request for request in far.requests() if request["operation"] == "GetObject"]
+    fetched = {request["path"].rsplit("/", 1)[1] for request in gets}
+    # DuckDB may have the first one. Ahead of the last, the 20th, are one and a tenth of its steps.
+    files = [f"{file:02}.parquet" for file in range(22)]
+    assert set(files[1:20]) <= fetched <= set(files), fetched
     con.close()
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import EXTENSION, Fake, connect, need_package
+from harness import EXTENSION, NO_THREADS, Fake, connect, need_package
 from nvme import format_volume, penstock
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +37,7 @@ SCRIPT = f"""
 import duckdb, os, sys
 
 def connect():
-    con = duckdb.connect(config={{"allow_unsigned_extensions": "true", "threads": "1"}})
+    con = duckdb.connect(config={{"allow_unsigned_extensions": "true", **{NO_THREADS}}})
     con.execute("LOAD '{EXTENSION}'")
     con.execute(secret)
     return con
@@ -106,7 +106,7 @@ from harness import connect, load_penstock, load_pypi
 secret, url, when, other = sys.argv[1:]
 
 def opened():
-    con = connect(load=False, threads="1")
+    con = connect(load=False, **{NO_THREADS})
     if other:
         load_pypi(con, other)
     load_penstock(con)
@@ -187,7 +187,7 @@ import duckdb, os, sys
 def tell(who, what):
     os.write(1, f"{{who}}: {{what}}\\n".encode())
 
-con = duckdb.connect(config={{"allow_unsigned_extensions": "true", "threads": "1"}})
+con = duckdb.connect(config={{"allow_unsigned_extensions": "true", **{NO_THREADS}}})
 con.execute("LOAD '{EXTENSION}'")
 con.execute(f"SET temp_directory = 'nvme://{{sys.argv[1]}}?temp'")
 con.execute(f"ATTACH 'nvme://{{sys.argv[1]}}?db=d' AS d")

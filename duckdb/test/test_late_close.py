@@ -130,6 +130,23 @@ def test_the_cause_is_told_where_gdal_hides_it(
     assert names(late, url) == []
 
 
+@pytest.mark.parametrize(
+    ("driver", "extension"), [("GPX", "gpx"), ("MapInfo File", "tab"), ("ESRI Shapefile", "shp")]
+)
+def test_the_cause_of_a_refused_open_is_in_the_error_of_gdal(
+    late: duckdb.DuckDBPyConnection,
+    store: Fake,
+    driver: str,
+    extension: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    """These drivers write at any place of a file, which objects do not have."""
+    url = url_of(store, request, extension)
+    with pytest.raises(duckdb.Error, match="objects are written whole"):
+        late.execute(f"COPY ({POINTS}) TO '{url}' (FORMAT gdal, DRIVER '{driver}')")
+    assert names(late, url) == []
+
+
 def test_in_a_transaction_the_next_statement_tells_of_a_late_close(
     late: duckdb.DuckDBPyConnection, store: Fake, request: pytest.FixtureRequest
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from harness import Fake, scanner, stats
+from harness import IS_DUCKDB_2, Fake, scanner, stats
 
 FILES = 40
 PAGE = 5
@@ -39,7 +39,8 @@ def test_the_first_rows_take_few_pages(con: duckdb.DuckDBPyConnection, store: Fa
     store.reset()
     source = f"read_parquet('{root}/*/*.parquet', hive_partitioning = false)"
     assert len(con.execute(f"SELECT i FROM {source} LIMIT 1").fetchall()) == 1
-    assert 5 <= lists(store) <= 8
+    # DuckDB 2.0 wants to know all of them.
+    assert 5 <= lists(store) <= (13 if IS_DUCKDB_2 else 8)
     wanted = (1200, sum(range(1200)))
     assert con.execute(f"SELECT count(*), sum(i) FROM {source}").fetchone() == wanted
 
@@ -90,6 +91,9 @@ def test_a_count_of_small_files_moves_their_footers(
     query = "SELECT i, hash(i) AS h, i % 60 AS file FROM range(600000) t(i)"
     con.execute(f"COPY ({query}) TO '{root}' (FORMAT parquet, PARTITION_BY (file))")
     con.execute("SET threads = 1")
+    if IS_DUCKDB_2:
+        # It reads a file whole that fits into one block of its cache.
+        con.execute("SET GLOBAL external_file_cache_remote_max_block_size = 16384")
     source = f"read_parquet('{root}/*/*.parquet', hive_partitioning = false)"
     for wanted, query in [(16 << 10, "count(*)"), (150 << 10, "sum(i) + sum(h)")]:
         con.execute("CALL penstock_clear_cache()")

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from harness import Fake, data_requests, round_trips, scanner, start_fake, stats, wait_until
+from harness import (
+    Fake,
+    data_requests,
+    read_in_turn,
+    round_trips,
+    scanner,
+    start_fake,
+    stats,
+    wait_until,
+)
 
 GROUPS = 20
 ROWS = GROUPS * 20480
@@ -210,6 +219,8 @@ def test_a_limit_in_the_first_step_of_a_csv_receives_little_of_the_next(distant:
 
 def test_an_interrupted_read_front_to_back_leaves_no_request_running(distant: Fake) -> None:
     con = unordered(distant, 1)
+    # Beside each other DuckDB 2.0 may read the parts of a step out of turn, which is no run.
+    read_in_turn(con)
     # The opening, the first step in one request, and the next one, which does not come.
     con.execute("SET penstock_parallel_read_max_fanout = 1")
     distant.reset()

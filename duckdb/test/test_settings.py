@@ -188,8 +188,9 @@ def test_a_contradiction_is_told_by_the_statement_that_uses_a_store(
     con.execute("SET penstock_retry_base_ms = 20000")
     with pytest.raises(duckdb.InvalidInputException) as told:
         count(con, files)
-    names = "`retry_base_ms` and `retry_max_ms`"
-    for part in [names, "20000 ms is more than 10000 ms", "Set retry_base_ms to 10000 ms or less"]:
+    names = "`penstock_retry_base_ms` and `penstock_retry_max_ms`"
+    advice = "Set penstock_retry_base_ms to 10000 ms or less"
+    for part in [names, "20000 ms is more than 10000 ms", advice]:
         assert part in str(told.value)
     with pytest.raises(duckdb.InvalidInputException, match="contradict"):
         con.execute(f"COPY (SELECT 1 AS i) TO '{files.replace('/**/*', '/one')}'")

@@ -181,11 +181,14 @@ def test_what_contradicts_or_cannot_work_is_told_to_the_next_statement_only(
         nobody = f"http://127.0.0.1:{bound.getsockname()[1]}"
         stream = Stream(far, name, con)
         for sets, told in (
-            ({"retry_base_ms": "20000"}, r"`retry_base_ms` and `retry_max_ms` contradict"),
-            ({"cache_memory_bytes": "2GiB"}, r"`cache_memory_bytes` and `memory_limit_bytes`"),
+            ({"retry_base_ms": "20000"}, "`penstock_retry_base_ms` and `penstock_retry_max_ms`"),
+            (
+                {"cache_memory_bytes": "2GiB"},
+                "`penstock_cache_memory_bytes` and `penstock_memory_limit_bytes`",
+            ),
             (
                 {"memory_limit_bytes": "64MiB", "part_size_bytes": "128MiB"},
-                r"`part_size_bytes` and `memory_limit_bytes` contradict",
+                "`penstock_part_size_bytes` and `penstock_memory_limit_bytes` contradict",
             ),
             ({"http_proxy": nobody}, "no connection to the proxy"),
         ):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect, load_pypi, scanner
+from harness import IS_DUCKDB_2, Fake, connect, scanner
+from wrapping import EXTENSION_OF, load_other
 
 ROWS = 400_000
 
@@ -33,10 +34,16 @@ def keep_on_disk(con: duckdb.DuckDBPyConnection, table: str, directory: Path) ->
 
 
 def rest(rows: duckdb.DuckDBPyConnection) -> set[int]:
-    """The values in the rows of an open result."""
+    """The values in the rows of an open result, to its end or to a conflict.
+
+    DuckDB 2.0 reads other ranges for its cache than without it, so not all are on our disk.
+    """
     seen: set[int] = set()
-    while many := rows.fetchmany(20_000):
-        seen |= {row[0] for row in many}
+    try:
+        while many := rows.fetchmany(20_000):
+            seen |= {row[0] for row in many}
+    except duckdb.IOException as error:
+        assert IS_DUCKDB_2 and "the object changed after this query had opened it" in str(error)
     return seen
 
 
@@ -99,14 +106,14 @@ def test_what_duckdb_keeps_is_not_kept_in_our_memory_too(store: Fake, name: str)
 
 
 def test_versions_do_not_mix_where_a_wrapped_system_opens_the_newer_one(
-    store: Fake, tmp_path: Path
+    wrapped_store: Fake, tmp_path: Path
 ) -> None:
     """Of what a wrapped system opens, DuckDB's cache keeps one version at a time too."""
-    extension = {"s3": "httpfs", "azure": "azure"}[store.kind]
+    store, extension = wrapped_store, EXTENSION_OF[wrapped_store.kind]
     url = store.url("versions/wrapped.parquet")
     place(store, url, 1)
     con = scanner(store)
-    load_pypi(con, extension)
+    load_other(con, store)
     keep_on_disk(con, f"'{url}'", tmp_path)
     old = con.cursor().execute(f"SELECT v, s FROM '{url}'")
     assert old.fetchmany(10)
