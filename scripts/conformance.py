@@ -39,6 +39,10 @@ This page is printed from `scripts/conformance-gaps.tsv` by `scripts/conformance
 """
 READY_S = 60.0
 """How long a server that listens may take until it makes a bucket."""
+EXAM_S = 300.0
+"""How long an exam may take: ten times what the slowest server needs."""
+LOG_LINES = 20
+"""Lines of a server's log that are shown where its exam did not end."""
 
 
 @dataclass(frozen=True)
@@ -183,15 +187,29 @@ def prepare(server: Server, port: str) -> None:
 
 
 def examine(program: str, server: Server, directory: Path) -> tuple[dict[str, bool], str]:
-    """Runs the exam on one server; the outcomes, and what was said."""
+    """Runs the exam on one server; the outcomes, and what was printed beside them."""
     try:
         port = peer("start", server, directory)
         prepare(server, port)
-        command = [program, *server.words(port)]
-        environment = os.environ | {"RUST_BACKTRACE": "0"}
-        run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        return run_exam([program, *server.words(port)], directory / f"{server.name}.log", EXAM_S)
     finally:
         peer("stop", server, directory)
+
+
+def run_exam(command: list[str], log: Path, limit_s: float) -> tuple[dict[str, bool], str]:
+    """The outcomes of an exam, and what it printed to stderr.
+
+    A server that hangs would hold the exam for hours, since each case waits for all its attempts.
+    Past the limit the exam has no outcomes, and the end of the server's log says why.
+    """
+    environment = os.environ | {"RUST_BACKTRACE": "0"}
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        last = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        return {}, "\n".join([f"the exam took over {limit_s:.0f} s; {log.name} ends with:", *last])
     return read_outcomes(run.stdout), run.stderr
 
 

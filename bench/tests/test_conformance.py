@@ -1,5 +1,7 @@
 """What an outcome of the stores' exam is worth beside the table of known gaps."""
 
+from pathlib import Path
+
 import pytest
 from script import ROOT, load
 
@@ -42,6 +44,16 @@ def test_only_what_differs_from_the_table_is_a_complaint() -> None:
 
 def test_an_exam_that_did_not_run_is_a_failure() -> None:
     assert conformance.complaints({}, []) == ["the exam did not run"]
+
+
+def test_an_exam_that_hangs_is_ended_and_shows_the_log_of_the_server(tmp_path: Path) -> None:
+    log = tmp_path / "one.log"
+    log.write_text("up\nno free volumes left\n")
+    assert conformance.run_exam(["sleep", "60"], log, 0.1) == (
+        {},
+        "the exam took over 0 s; one.log ends with:\nup\nno free volumes left",
+    )
+    assert conformance.run_exam(["echo", "passed a"], log, 60.0) == ({"a": True}, "")
 
 
 def test_the_closing_line() -> None:

@@ -30,12 +30,13 @@ serve() {
 {"identities": [{"name": "test", "credentials": [{"accessKey": "test", "secretKey": "test"}],
   "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]}
 JSON
+  # Without minFreeSpace no write ends once 99 % of the disk is full.
   # Every port that it would take by a fixed number, and none for tables (Iceberg, Lance).
   for flag in master.port master.port.grpc volume.port volume.port.grpc filer.port filer.port.grpc \
     s3.port.grpc; do
     flags+=("-$flag=$(free_port)")
   done
   exec "$(peer_command)" server -dir="$data" -ip=127.0.0.1 -ip.bind=127.0.0.1 -s3 -s3.port="$2" -s3.port.iceberg=0 \
-    -s3.port.lance=0 -s3.config="$1/seaweedfs.json" -volume.max=8 -master.volumeSizeLimitMB=256 "${flags[@]}"
+    -s3.port.lance=0 -s3.config="$1/seaweedfs.json" -volume.max=8 -master.volumeSizeLimitMB=256 -volume.minFreeSpace=16MiB "${flags[@]}"
 }
 peer_main "$@"
