@@ -1,10 +1,11 @@
-"""All tests of the workspace in Rust, on both cores: each program of tests a process.
+"""All tests of the workspace in Rust, on both cores.
 
 usage: PYTHONPATH=duckdb/test rust-test.py [--lanes N] [OPTION OF CARGO...]
 
 Cargo builds the programs, and tests what documentation shows. It would run one program after the
 other, of which many are a single test, or end with one that takes long: half of the machine waits.
-One is run by itself as ever: `cargo test -p penstock-store --test local`.
+Here several run at once. A program of many files (`FILES`) is a process for each file.
+One file is run by itself like this: `cargo test -p penstock-engine --test engine cache::`.
 """
 
 from __future__ import annotations
@@ -31,20 +32,43 @@ LONG = {
     "crates/engine test simulation": 15,
 }
 """Seconds of the programs that take long, about: they begin first."""
+FILES = ("crates/engine test engine", "crates/gateway test gateway")
+"""Programs that are made of many files of tests."""
 
 
 def programs(messages: Iterable[str]) -> list[Job]:
     """The programs that Cargo tells of, each in the directory of its package as Cargo runs it."""
     jobs = []
+    of_files = set(FILES)
     for message in map(json.loads, messages):
         is_test = message["reason"] == "compiler-artifact" and message["profile"]["test"]
         if not is_test or not message["executable"]:
             continue
         package, target = Path(message["manifest_path"]).parent, message["target"]
         name = f"{package.relative_to(ROOT)} {'/'.join(target['kind'])} {target['name']}"
-        command = ("env", "-C", f"{package}", message["executable"], "--quiet")
-        jobs.append(Job(name, command, LONG.get(name, 0)))
+        command = ("env", "-C", f"{package}", message["executable"])
+        if name in FILES:
+            of_files.remove(name)
+            listed = subprocess.run((*command, "--list"), stdout=subprocess.PIPE, check=True)
+            jobs += jobs_of_files(name, command, listed.stdout.decode())
+        else:
+            jobs.append(Job(name, (*command, "--quiet"), LONG.get(name, 0)))
+    if of_files:
+        raise SystemExit(f"there is no {', '.join(of_files)}: mend FILES")
     return jobs
+
+
+def jobs_of_files(name: str, command: tuple[str, ...], listed: str) -> list[Job]:
+    """One for each file of a program, from what the program lists: `FILE::TEST: test`."""
+    tests: dict[str, list[str]] = {}
+    for line in listed.splitlines():
+        test, is_test, _ = line.partition(": test")
+        if is_test:
+            tests.setdefault(test.partition("::")[0], []).append(test)
+    return [
+        Job(f"{name} {file}", (*command, "--quiet", "--exact", *names))
+        for file, names in sorted(tests.items())
+    ]
 
 
 def again(result: Result) -> list[str]:

@@ -1,15 +1,11 @@
 //! The disk cache under readers: what was read once is not fetched again, and never wrong.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern};
 use penstock_base::{Kind, Metric};
 use penstock_engine::{Known, Query};
 use penstock_testkit::scratch::Scratch;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern};
 
 const MIB: usize = 1 << 20;
 

@@ -2,10 +2,7 @@
 //! back, and the next one finds everything as it should be; so does the next process in the files
 //! of the disk cache.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Scripted, pattern};
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_engine::{Known, Query};
 use penstock_testkit::parquet::footer;
@@ -13,7 +10,6 @@ use penstock_testkit::scratch::Scratch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use support::{Bench, Scripted, pattern};
 use tokio::sync::{Notify, Semaphore};
 
 const KIB: usize = 1 << 10;

@@ -1,10 +1,7 @@
 //! What is remembered of objects ends with a change by this process, whatever became of its request
 //! and whoever sent it.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern};
 use penstock_base::{ByteRange, Error, Kind, Result};
 use penstock_engine::{GetRange, GetRequest, Known, PutOptions};
 use penstock_store::{Payload, Store as _};
@@ -12,7 +9,6 @@ use penstock_testkit::scratch::Scratch;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern};
 use tokio::sync::Semaphore;
 
 const MIB: usize = 1 << 20;

@@ -1,15 +1,11 @@
 //! Uploads that end beside the statement that began them: the barrier, giving up, and what a failed
 //! statement takes back.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, assert_clean, create, pattern};
 use penstock_base::Kind;
 use penstock_engine::Writer;
 use penstock_store::{PutOptions, WriteCondition};
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, assert_clean, create, pattern};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

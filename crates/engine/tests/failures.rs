@@ -1,13 +1,9 @@
 //! What is told when a request fails for good, and how long that takes.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern};
 use penstock_base::{Error, Kind};
 use penstock_engine::{Known, PutOptions};
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern};
 use tokio::time::Instant;
 
 const MIB: usize = 1 << 20;

@@ -1,17 +1,13 @@
 //! A scan by one thread over a shared link, on a virtual clock: the link is never idle while
 //! something is left to fetch.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Link, Scripted, pattern, read};
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::Known;
 use penstock_testkit::parquet::footer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{Bench, Link, Scripted, pattern, read};
 use tokio::time::{Instant, sleep};
 
 /// A file of row groups of one column, and the way to it.

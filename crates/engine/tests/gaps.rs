@@ -1,13 +1,9 @@
 //! Missing stretches on both sides of what the cache has: one request where the store is so far, by
 //! what was measured of it, that what lies between costs less than asking twice.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Link, Scripted, pattern, read};
 use penstock_engine::Known;
 use std::time::Duration;
-use support::{Bench, Link, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -1,17 +1,13 @@
 //! A host that fetches ahead itself, as DuckDB 2.0 does: each of a few threads reads blocks of at
 //! most 2 MiB, one row group after the other, on a grid of 4 KiB. On a virtual clock.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Link, Scripted, pattern, read};
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::Known;
 use penstock_testkit::parquet::footer;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{Bench, Link, Scripted, pattern, read};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

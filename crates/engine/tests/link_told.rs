@@ -1,16 +1,11 @@
 //! What a host that plans its own requests (DuckDB's prefetcher) is told of a store: the round trip
 //! and what one connection brings are those that a stopwatch gives.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-mod wire;
-
+use crate::support::{Bench, Link, Scripted, pattern, read};
 use penstock_base::Settings;
 use penstock_engine::{Engine, Known, PutOptions};
 use penstock_testkit::fake::{FakeOptions, FakeS3, LinkOptions};
 use std::time::{Duration, Instant};
-use support::{Bench, Link, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -62,7 +57,7 @@ fn a_store_over_http_is_told_as_it_is_measured() {
     let mut settings = Settings::default();
     settings.set("parallel_read_enabled", "false").unwrap();
     let engine = Engine::new(settings.clone()).unwrap();
-    let at = wire::at(&engine, fake.address(), "s3://lake/a.csv");
+    let at = crate::wire::at(&engine, fake.address(), "s3://lake/a.csv");
     let query = engine.query(settings, None);
     let data = pattern(12 * MIB);
     let mut writer = query.create(&at, PutOptions::default()).unwrap();

@@ -1,14 +1,10 @@
 //! What a listing told is not asked for again in the statement that listed it.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Scripted, pattern, read};
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Query};
 use penstock_testkit::scratch::Scratch;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
 
 const FILES: usize = 60;
 

@@ -1,17 +1,13 @@
 //! Listings that are kept: for how long they count, what ends them, and who shares them, all by the
 //! requests that the store saw.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted};
 use bytes::Bytes;
 use penstock_base::{Kind, Metric};
 use penstock_engine::{Engine, Known, Location, Query};
 use penstock_store::{PutOptions, Store};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted};
 use tokio::sync::Semaphore;
 
 /// Some directories of some files, a page of a listing being shorter than any of it.

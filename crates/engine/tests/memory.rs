@@ -1,17 +1,13 @@
 //! Memory of what is fetched ahead, wanted by others while the requests for it still run: it is
 //! waited for, so that nobody is refused and the limit holds.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Scripted, pattern, read};
 use penstock_base::ByteRange;
 use penstock_engine::{Known, Location, Query, Reader};
 use penstock_store::PutOptions;
 use penstock_testkit::parquet::footer;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -1,12 +1,8 @@
 //! Listing, globbing, removing, copying: requests and results.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, create};
 use penstock_base::Kind;
 use penstock_store::PutOptions;
-use support::{Bench, Fault, Scripted, create};
 
 async fn bench(keys: &[&str], settings: &[(&str, &str)]) -> Bench {
     let bench = Bench::with(Scripted::new(), settings);

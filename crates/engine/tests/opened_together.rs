@@ -1,15 +1,11 @@
 //! Statements that open the same object at the same time: one request for all of them, where the
 //! policy lets its answer count.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, create, pattern, read};
 use penstock_base::{Kind, Metric, Result};
 use penstock_engine::{Known, Query, Reader};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, create, pattern, read};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 

@@ -1,15 +1,11 @@
 //! Files that are opened ahead of a scan: how many bytes of them are out at once, and that they are
 //! counted, those in vain too.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Link, Scripted, pattern, read};
 use penstock_base::Metric;
 use penstock_engine::{Entry, Known, Query, Reader};
 use penstock_store::ObjectMeta;
 use std::time::Duration;
-use support::{Bench, Link, Scripted, pattern, read};
 
 const FILE: usize = 20 << 10;
 const MIB: usize = 1 << 20;

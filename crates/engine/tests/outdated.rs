@@ -1,10 +1,7 @@
 //! What this process changed does not come back from the disk cache with the next process, also
 //! where nothing is asked of the store as long as something is remembered (`never`).
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, create, pattern};
 use bytes::Bytes;
 use penstock_base::{Kind, Metric, Result};
 use penstock_engine::{Known, Query};
@@ -14,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{Bench, Fault, Scripted, create, pattern};
 
 const MIB: usize = 1 << 20;
 const NOTED: &str = "penstock-cache.outdated";

@@ -1,15 +1,11 @@
 //! How much is asked of a store at once: settings, refusals, readers of the same bytes, late
 //! answers.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern, read};
 use penstock_base::Metric;
 use penstock_engine::{Known, Query, Reader};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern, read};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 

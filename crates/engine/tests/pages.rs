@@ -1,15 +1,11 @@
 //! Globs page by page: the same names, few requests before the first is used, and no end where a
 //! page failed.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted};
 use bytes::Bytes;
 use penstock_base::{Kind, Result};
 use penstock_engine::{GlobPages, Query};
 use penstock_store::PutOptions;
-use support::{Bench, Fault, Scripted};
 
 const PATTERNS: [&str; 9] = [
     "t/m=1/*.parquet",

@@ -1,15 +1,11 @@
 //! Opening and reading: request counts, what is remembered, which version is read.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern, read};
 use penstock_base::{Kind, Metric};
 use penstock_engine::Known;
 use penstock_store::ObjectMeta;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

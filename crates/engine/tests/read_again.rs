@@ -1,15 +1,11 @@
 //! Reads that fail: resuming, trying again, giving up, cancelling.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern, read};
 use penstock_base::{Kind, Metric};
 use penstock_engine::Known;
 use penstock_store::{Again, GetRequest, Observer, RequestEvent};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

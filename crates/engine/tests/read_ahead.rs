@@ -1,16 +1,12 @@
 //! Fetching ahead: footers and columns of a glob's next files, the next row groups of a file, and
 //! the memory that this may hold.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Scripted, pattern, read};
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::{Entry, Known, Query, Reader};
 use penstock_store::PutOptions;
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

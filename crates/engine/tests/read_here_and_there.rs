@@ -1,14 +1,10 @@
 //! What is fetched ahead of a reader that jumps, as one of an attached database does, or that stops
 //! midway: a tenth of what it read, and a start. And that one which goes to the end pays nothing.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Link, Scripted, pattern, read};
 use penstock_base::Metric;
 use penstock_engine::{Known, Query, Reader};
 use std::time::Duration;
-use support::{Bench, Link, Scripted, pattern, read};
 use tokio::time::Instant;
 
 const KIB: usize = 1 << 10;

@@ -1,16 +1,12 @@
 //! Fetching ahead of a reader that goes front to back: blocks of a file that is read in small
 //! steps, requests for the next large step, and the memory that this may hold.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern, read};
 use penstock_base::Metric;
 use penstock_engine::{Known, Query};
 use penstock_store::PutOptions;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern, read};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 

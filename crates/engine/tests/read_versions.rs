@@ -1,10 +1,7 @@
 //! What is fetched, held or remembered is of one version, and of one statement where only that
 //! knows what it is.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern, read};
 use bytes::Bytes;
 use penstock_base::{ByteRange, Kind, Result};
 use penstock_engine::{Entry, Known, Query, Reader};
@@ -12,7 +9,6 @@ use penstock_store::PutOptions;
 use penstock_testkit::parquet::footer;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern, read};
 use tokio::sync::Semaphore;
 
 const CHUNK: usize = 100 << 10;

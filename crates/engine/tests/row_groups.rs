@@ -1,15 +1,11 @@
 //! Scans of Parquet whose row groups are small, or read in part: how many requests and round trips
 //! they take.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Scripted, pattern, read};
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::{Known, Query, Reader};
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
 use tokio::time::Instant;
 
 const KIB: usize = 1 << 10;

@@ -1,14 +1,10 @@
 //! Where the memory limit is small: what is kept of opened objects serves those who come next.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Link, Scripted, pattern, read};
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::Known;
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
-use support::{Bench, Link, Scripted, pattern, read};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -1,14 +1,10 @@
 //! Results whose rows are taken one by one, and may be left: what is ahead of them.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Scripted, pattern, read};
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::{Known, Query, Reader};
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
-use support::{Bench, Scripted, pattern, read};
 use tokio::time::{Instant, sleep};
 
 const LATENCY: Duration = Duration::from_millis(100);

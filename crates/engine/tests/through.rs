@@ -1,16 +1,12 @@
 //! GETs through the disk cache, as the gateway and the command line send them, and the policies by
 //! which what is known of objects counts.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern};
 use penstock_base::{ByteRange, Kind, Metric, Result};
 use penstock_engine::{GetRange, GetRequest, Known, Query};
 use penstock_testkit::scratch::Scratch;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{Bench, Fault, Scripted, pattern};
 
 const MIB: usize = 1 << 20;
 

@@ -1,17 +1,13 @@
 //! Fetching ahead for clients that read an object in ranges, a request for each, as behind the
 //! gateway.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern};
 use bytes::Bytes;
 use penstock_base::{ByteRange, Metric, Result};
 use penstock_engine::{GetRange, GetRequest, Payload, PutOptions, Query, Stream, Trails};
 use penstock_store::Store as _;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, pattern};
 use tokio::time::Instant;
 
 const KIB: usize = 1 << 10;
@@ -207,7 +203,7 @@ async fn a_range_that_is_on_its_way_is_waited_for_and_not_asked_for_again() {
     let mut took = Vec::new();
     for most_bytes in [0u64, 32 << 20] {
         let mut store = Scripted::remote(Duration::from_millis(30));
-        store.link = Some(support::Link::new(200e6));
+        store.link = Some(crate::support::Link::new(200e6));
         let mut door = Door::new(store, &[]);
         door.trails = Trails::new(&door.bench.engine, most_bytes).unwrap();
         door.place("a", data.clone()).await;
@@ -398,7 +394,7 @@ async fn many_clients_at_once_hold_no_more_than_a_quarter_of_the_memory() {
     const LIMIT: u64 = 64 << 20;
     let settings = [("memory_limit_bytes", "64MiB"), ("cache_memory_bytes", "16MiB")];
     let mut store = Scripted::remote(Duration::from_millis(30));
-    store.link = Some(support::Link::new(200e6));
+    store.link = Some(crate::support::Link::new(200e6));
     let door = Door::new(store, &settings);
     let data = Bytes::from(pattern(24 * MIB));
     for client in 0..12 {
@@ -428,7 +424,7 @@ async fn many_clients_at_once_hold_no_more_than_a_quarter_of_the_memory() {
     assert!(door.ahead_bytes() > 0);
     drop(door.trails);
     door.bench.engine.clear_cache();
-    support::assert_clean(&door.bench).await;
+    crate::support::assert_clean(&door.bench).await;
 }
 
 #[tokio::test(start_paused = true)]

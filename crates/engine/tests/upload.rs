@@ -1,16 +1,12 @@
 //! Writing: request counts, failures, what is stopped, conditions.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use bytes::Bytes;
 use penstock_base::{Kind, Metric};
 use penstock_engine::Known;
 use penstock_store::{PutOptions, WriteCondition};
 
+use crate::support::{Bench, Fault, Scripted, assert_clean, create, pattern};
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, assert_clean, create, pattern};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

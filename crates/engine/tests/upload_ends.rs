@@ -1,9 +1,6 @@
 //! How uploads end: not cut off, asked for once more, and given up without a trace.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, assert_clean, create, pattern};
 use penstock_base::{Kind, Metric};
 use penstock_engine::Writer;
 use penstock_store::{PutOptions, Store as _, WriteCondition};
@@ -11,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
-use support::{Bench, Fault, Scripted, assert_clean, create, pattern};
 use tokio::sync::Semaphore;
 
 const KIB: usize = 1 << 10;

@@ -1,12 +1,8 @@
 //! Writing within the memory limit.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Scripted, assert_clean, create, pattern};
 use penstock_engine::Writer;
 use std::time::Duration;
-use support::{Bench, Scripted, assert_clean, create, pattern};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -1,10 +1,7 @@
 //! Connections that are opened beside the request that several others follow: when and how many,
 //! and over HTTP that those others wait for none.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Scripted, pattern, read};
 use penstock_base::{Kind, Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query};
 use penstock_store::Connections;
@@ -12,7 +9,6 @@ use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3, LinkOptions};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
-use support::{Bench, Fault, Scripted, pattern, read};
 
 const MIB: usize = 1 << 20;
 const LATENCY: Duration = Duration::from_millis(100);

@@ -1,15 +1,11 @@
 //! What is counted as fetched ahead in vain: every byte that came over the network and that no read
 //! took, once, and no other one; with caches of bytes and without.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Bench, Fault, Link, Scripted, pattern, read};
 use penstock_base::{ByteRange, Metric};
 use penstock_engine::{Known, Query, Reader};
 use penstock_testkit::parquet::footer;
 use std::time::Duration;
-use support::{Bench, Fault, Link, Scripted, pattern, read};
 use tokio::time::Instant;
 
 const KIB: usize = 1 << 10;

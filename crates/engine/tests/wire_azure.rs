@@ -1,7 +1,5 @@
 //! The engine over the Azure fake: requests on the wire.
 
-#![allow(clippy::unwrap_used)]
-
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, WriteCondition};
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions};

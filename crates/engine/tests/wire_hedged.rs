@@ -1,12 +1,8 @@
 //! Second requests for late answers, over HTTP: the first answer counts, the connection of the
 //! other one is given up at once, and no more than one in fifty is extra.
 
-#![allow(clippy::unwrap_used)]
-
 #[path = "wire/relay.rs"]
 mod relay;
-mod wire;
-
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
@@ -45,7 +41,7 @@ impl Far {
     }
 
     fn at(&self) -> Location {
-        wire::at(&self.engine, self.relay.address, "s3://lake/a.csv")
+        crate::wire::at(&self.engine, self.relay.address, "s3://lake/a.csv")
     }
 
     fn open(&self, query: &Query) -> Reader {

@@ -1,9 +1,5 @@
 //! The engine over HTTP, as DuckDB's threads use it: requests on the wire, faults of the network.
 
-#![allow(clippy::unwrap_used)]
-
-mod wire;
-
 use penstock_base::{Kind, Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader, WriteCondition};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
@@ -42,7 +38,7 @@ impl Wire {
     }
 
     fn at(&self, key: &str) -> Location {
-        wire::at(&self.engine, self.fake.address(), &format!("s3://lake/{key}"))
+        crate::wire::at(&self.engine, self.fake.address(), &format!("s3://lake/{key}"))
     }
 
     /// The fake as Google, which speaks its own dialect to those who bring a token.

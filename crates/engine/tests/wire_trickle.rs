@@ -1,12 +1,8 @@
 //! Bodies that drip, over HTTP: the rest comes on another connection, the slow one is closed, and
 //! no more than one request in fifty is extra.
 
-#![allow(clippy::unwrap_used)]
-
 #[path = "wire/relay.rs"]
 mod relay;
-mod wire;
-
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Location, LoggedRequest, PutOptions, Query, Reader};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
@@ -51,7 +47,7 @@ impl Lake {
     }
 
     fn at(&self) -> Location {
-        wire::at(&self.engine, self.relay.address, "s3://lake/a.csv")
+        crate::wire::at(&self.engine, self.relay.address, "s3://lake/a.csv")
     }
 
     fn open(&self, query: &Query) -> Reader {

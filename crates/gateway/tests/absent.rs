@@ -1,10 +1,6 @@
 //! What S3 has and the gateway has not: refused by name, all of it, and nothing else.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Request, Server};
+use crate::common::{Request, Server};
 use penstock_gateway::{ABSENT, Place};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,14 +1,10 @@
 //! What keys with few rights, nobody, and those who ask too often may.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use common::{
+use crate::common::{
     ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, options, serve_settings, sign,
 };
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use penstock_base::{Secret, ServeSettings};
 use penstock_gateway::{Grant, KeyPair, Options, Pattern, Rights};
 use ring::hmac;
@@ -40,7 +36,7 @@ async fn server(keys: Vec<KeyPair>, public: Vec<Grant>) -> Server {
 }
 
 impl Server {
-    async fn ask(&self, key: &str, method: &str, path: &str) -> Answer {
+    async fn ask_with_key(&self, key: &str, method: &str, path: &str) -> Answer {
         self.send_as(key, Request { method, path, ..Default::default() }).await
     }
 
@@ -67,10 +63,10 @@ async fn each_key_may_what_its_grants_say_and_no_more() {
         ("GET", "/open/k", 403),
         ("PUT", "/brand-new", 403),
     ] {
-        let answer = server.ask("FEW", method, path).await;
+        let answer = server.ask_with_key("FEW", method, path).await;
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
     }
-    let denied = server.ask("FEW", "GET", "/lake/k").await;
+    let denied = server.ask_with_key("FEW", "GET", "/lake/k").await;
     assert_eq!(denied.code(), "AccessDenied");
     assert!(denied.text().contains("`read`"), "{}", denied.text());
     // Nothing was changed by what was refused.
@@ -97,7 +93,7 @@ async fn a_copy_takes_the_right_to_read_its_source() {
 #[tokio::test]
 async fn the_list_of_buckets_shows_what_one_may_use() {
     let server = server(vec![key("FEW", vec![grant(&["open-*"], &["read"])])], Vec::new()).await;
-    let shown = server.ask("FEW", "GET", "/").await.text();
+    let shown = server.ask_with_key("FEW", "GET", "/").await.text();
     assert!(shown.contains("<Name>open-data</Name>") && !shown.contains("lake"), "{shown}");
     assert!(server.get("/").await.text().contains("<Name>lake</Name>"));
 }
@@ -113,7 +109,10 @@ async fn nobody_may_what_is_public_and_no_more() {
         assert_eq!((answer.status, answer.code().as_str()), (403, "AccessDenied"), "{path}");
     }
     // Who signs with a key that is not there is told so, public or not.
-    assert_eq!(server.ask("NOKEY", "GET", "/open-data/k").await.code(), "InvalidAccessKeyId");
+    assert_eq!(
+        server.ask_with_key("NOKEY", "GET", "/open-data/k").await.code(),
+        "InvalidAccessKeyId"
+    );
 }
 
 /// Else whoever has a key would have to leave it out to read what everybody may.
@@ -121,14 +120,14 @@ async fn nobody_may_what_is_public_and_no_more() {
 async fn every_key_may_what_is_public() {
     let keys = vec![key("FEW", vec![grant(&["lake"], &["write"])])];
     let server = server(keys, vec![grant(&["open-data"], &["read"])]).await;
-    assert_eq!(server.ask("FEW", "GET", "/open-data/k").await.body, b"the bytes");
+    assert_eq!(server.ask_with_key("FEW", "GET", "/open-data/k").await.body, b"the bytes");
     let headers = [("x-amz-copy-source", "/open-data/k")];
     let path = "/lake/copied";
     let copy = Request { method: "PUT", path, headers: &headers, ..Default::default() };
     assert_eq!(server.send_as("FEW", copy).await.status, 200);
-    assert!(server.ask("FEW", "GET", "/").await.text().contains("<Name>open-data</Name>"));
+    assert!(server.ask_with_key("FEW", "GET", "/").await.text().contains("<Name>open-data</Name>"));
     for (method, path) in [("GET", "/lake/k"), ("GET", "/open-data"), ("PUT", "/open-data/k")] {
-        assert_eq!(server.ask("FEW", method, path).await.status, 403, "{method} {path}");
+        assert_eq!(server.ask_with_key("FEW", method, path).await.status, 403, "{method} {path}");
     }
 }
 
@@ -143,7 +142,7 @@ async fn a_key_that_asks_too_often_is_told_when_to_come_again() {
     let server = Server::start_with(dir, told).await;
     let mut refused = 0;
     for _ in 0..40 {
-        let answer = server.ask("SLOW", "HEAD", "/lake").await;
+        let answer = server.ask_with_key("SLOW", "HEAD", "/lake").await;
         match answer.status {
             200 => {}
             503 => {
@@ -153,7 +152,7 @@ async fn a_key_that_asks_too_often_is_told_when_to_come_again() {
             other => panic!("{other}"),
         }
         // Others do not wait for it.
-        assert_eq!(server.ask(ACCESS_KEY, "HEAD", "/lake").await.status, 200);
+        assert_eq!(server.ask_with_key(ACCESS_KEY, "HEAD", "/lake").await.status, 200);
     }
     assert!(refused > 20, "{refused} of 40");
     let page = server.admin_page("/metrics").await.text();
@@ -238,7 +237,7 @@ async fn refused_requests_of_pages_cost_the_back_end_no_more_than_unsigned_ones_
 #[tokio::test]
 async fn a_bucket_is_signed_by_version_2_with_a_slash_or_without() {
     let server = server(Vec::new(), Vec::new()).await;
-    let date = common::sign::timestamp(0);
+    let date = crate::common::sign::timestamp(0);
     for (resource, status) in [("/lake/?acl", 200), ("/lake?acl", 200), ("/other/?acl", 403)] {
         let text = format!("GET\n\n\n{date}\n{resource}");
         let secret = SECRET_KEY.as_bytes();
@@ -292,7 +291,7 @@ async fn signatures_of_version_2_can_be_switched_off() {
     let head = format!(
         "GET /lake/k HTTP/1.1\r\nhost: h\r\ndate: {}\r\n\
          authorization: AWS TESTACCESS:AAAA\r\n\r\n",
-        common::sign::timestamp(0)
+        crate::common::sign::timestamp(0)
     );
     let on = server(Vec::new(), Vec::new()).await;
     assert_eq!(on.send_raw(head.as_bytes()).await.code(), "SignatureDoesNotMatch");

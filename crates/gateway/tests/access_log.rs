@@ -1,10 +1,6 @@
 //! What the access log says of how an answer ended.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Dir, Request, Server, options};
+use crate::common::{Dir, Request, Server, options};
 use penstock_gateway::Options;
 use serde_json::Value;
 use std::path::Path;

@@ -1,11 +1,7 @@
 //! Ranges that clients read one after the other: what follows is fetched ahead where that is asked
 //! for, and every byte and every refusal is as without.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Lane, Request, Server, options};
+use crate::common::{Answer, Dir, Lane, Request, Server, options};
 use penstock_base::{Kind, Secret};
 use penstock_gateway::{Gateway, Grant, KeyPair, Options, Pattern, Rights};
 use std::time::Duration;
@@ -35,7 +31,7 @@ async fn range_as(server: &Server, key: &str, start: usize, end: usize) -> Answe
 }
 
 async fn range(server: &Server, start: usize, end: usize) -> Vec<u8> {
-    let answer = range_as(server, common::ACCESS_KEY, start, end).await;
+    let answer = range_as(server, crate::common::ACCESS_KEY, start, end).await;
     assert_eq!(answer.status, 206, "{}", answer.text());
     answer.body
 }
@@ -151,8 +147,9 @@ async fn a_replaced_object_is_served_as_it_is_now(lane: Lane) {
     assert!(watched.spans(4 * MIB).await.iter().any(|span| span.0 == 3 * MIB), "it is here");
     // Through another replica, of which this one hears nothing.
     let fake = watched.server.fake.as_ref().unwrap();
-    let backend = if lane == Lane::Azure { common::azure(fake) } else { common::s3(fake) };
-    let other = Server::start_with(Dir::new(), common::options_over(backend)).await;
+    let backend =
+        if lane == Lane::Azure { crate::common::azure(fake) } else { crate::common::s3(fake) };
+    let other = Server::start_with(Dir::new(), crate::common::options_over(backend)).await;
     let new = vec![7; 16 * MIB];
     assert_eq!(other.put("/lake/k", &new).await.status, 200);
     for start in [3 * MIB, 4 * MIB, 5 * MIB, 6 * MIB] {
@@ -163,7 +160,7 @@ async fn a_replaced_object_is_served_as_it_is_now(lane: Lane) {
     }
     let gone = Request { method: "DELETE", path: "/lake/k", ..Default::default() };
     assert_eq!(other.send(gone).await.status, 204);
-    let answer = range_as(&watched.server, common::ACCESS_KEY, 7 * MIB, 8 * MIB).await;
+    let answer = range_as(&watched.server, crate::common::ACCESS_KEY, 7 * MIB, 8 * MIB).await;
     assert_eq!((answer.status, answer.code().as_str()), (404, "NoSuchKey"));
 }
 
@@ -171,7 +168,7 @@ async fn who_may_not_read_brings_nothing_about(lane: Lane) {
     let body = bytes(8 * MIB);
     let change = |options: &mut Options| {
         reading_ahead(options);
-        let mut other = KeyPair::new("OTHER", Secret::new(common::SECRET_KEY));
+        let mut other = KeyPair::new("OTHER", Secret::new(crate::common::SECRET_KEY));
         let rights = Rights::parse(["write"]).unwrap();
         other.grants = vec![Grant { buckets: vec![Pattern::new("*")], rights }];
         options.keys.push(other);

@@ -1,11 +1,7 @@
 //! What only shows on Azure: how many requests each operation costs, and names that Azure refuses.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::costs::{costs, costs_status};
-use common::{Lane, Request, Server};
+use crate::common::costs::{costs, costs_status};
+use crate::common::{Lane, Request, Server};
 
 const MIB: usize = 1 << 20;
 

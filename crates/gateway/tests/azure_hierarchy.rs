@@ -1,11 +1,7 @@
 //! A container of an account with a hierarchical namespace, which lists directory by directory:
 //! clients of S3 meet byte order, and every name once.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Dir, Request, Server, azure, options_over};
+use crate::common::{Dir, Request, Server, azure, options_over};
 use penstock_testkit::fake::{FakeAzure, FakeOptions};
 
 const KEYS: [&str; 7] = ["a-b/x", "a-c", "a.txt", "a/00", "a/01", "a/02", "ab"];

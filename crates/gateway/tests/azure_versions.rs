@@ -1,10 +1,6 @@
 //! Versions of blobs on an account that keeps them, as clients of S3 meet them.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Request, Server, azure, options_over};
+use crate::common::{Answer, Dir, Request, Server, azure, options_over};
 use penstock_testkit::fake::{FakeAzure, FakeOptions};
 
 async fn server() -> Server {

@@ -1,12 +1,8 @@
 //! What comes between two steps of a request: another version of the object, another maker of the
 //! bucket.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::until;
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
+use crate::common::raw::until;
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 use penstock_testkit::fake::FaultPlan;
@@ -35,13 +31,13 @@ async fn put(server: &Server, path: &str, body: &[u8], acl: &str) {
 impl Server {
     /// Holds the answer to the next request of this operation back until what comes between is
     /// over; it takes effect at once.
-    fn hold(&self, operation: &str) {
+    fn hold_back(&self, operation: &str) {
         let fake = self.fake.as_ref().unwrap();
         fake.fault(&format!("latency=60000,op={operation},times=1"));
     }
 
     /// Waits for that request; once this is dropped it is answered.
-    async fn held(&self) -> Held<'_> {
+    async fn held_back(&self) -> Held<'_> {
         let faults = self.fake.as_ref().unwrap().faults();
         until("the request", async || faults.fired() == [1]).await;
         Held(faults)
@@ -74,9 +70,9 @@ async fn a_version_that_is_private_is_not_told_to_whom_the_one_before_was_open()
             answer.await
         };
         assert!([200, 206].contains(&ask().await.status), "{method} {path}");
-        server.hold("GetBlobProperties");
+        server.hold_back("GetBlobProperties");
         let (answer, ()) = tokio::join!(ask(), async {
-            let _held = server.held().await;
+            let _held = server.held_back().await;
             put(&server, "/mine/k", b"secret version", "private").await;
         });
         assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text());
@@ -109,10 +105,10 @@ async fn nor_do_conditions_and_ranges_tell_of_it() {
             .iter()
             .map(|(name, value)| (*name, if *value == "public" { public.as_str() } else { value }))
             .collect();
-        server.hold("GetBlobProperties");
+        server.hold_back("GetBlobProperties");
         let ask = Request { method, path, headers: &headers, ..Default::default() };
         let (answer, ()) = tokio::join!(server.unsigned(ask), async {
-            let _held = server.held().await;
+            let _held = server.held_back().await;
             put(&server, "/mine/k", b"secret version", "private").await;
         });
         assert_eq!(answer.status, 403, "{path} {headers:?}: {}", answer.text());
@@ -196,9 +192,9 @@ async fn tags_of_one_version_let_nobody_see_another() {
                 || server.send_as(OTHER, Request { method, path, headers, ..Default::default() });
             let before = ask().await;
             assert!([200, 206].contains(&before.status), "{method} {path}: {}", before.text());
-            server.hold("GetBlobTags");
+            server.hold_back("GetBlobTags");
             let (answer, ()) = tokio::join!(ask(), async {
-                let _held = server.held().await;
+                let _held = server.held_back().await;
                 put(b"secret version", "secret=yes").await;
             });
             let refused = [403, 409].contains(&answer.status);
@@ -235,9 +231,9 @@ async fn tags_that_are_told_are_those_that_were_judged() {
             let before = server.backend_requests();
             assert!(ask().await.text().contains("open"), "{lane:?}");
             assert_eq!(server.backend_requests() - before, 2, "notes and tags");
-            server.hold(operation);
+            server.hold_back(operation);
             let (answer, ()) = tokio::join!(ask(), async {
-                let _held = server.held().await;
+                let _held = server.held_back().await;
                 if is_written_anew {
                     return write("a=secret").await;
                 }
@@ -261,9 +257,9 @@ async fn whoever_is_let_in_by_no_tags_is_told_that_nothing_is_there() {
     assert_eq!(server.send(set).await.status, 204);
     let ask = || server.send_as(OTHER, Request { path: "/mine/k?tagging", ..Default::default() });
     assert_eq!(ask().await.code(), "NoSuchKey");
-    server.hold("GetBlobTags");
+    server.hold_back("GetBlobTags");
     let (answer, ()) = tokio::join!(ask(), async {
-        let _held = server.held().await;
+        let _held = server.held_back().await;
         put(&server, "/mine/k", b"1", "private").await;
     });
     assert_eq!((answer.status, answer.code().as_str()), (409, "OperationAborted"));
@@ -295,9 +291,9 @@ async fn nor_is_it_copied() {
         };
         let before = copy().await;
         assert_eq!(before.status, 200, "{headers:?}: {}", before.text());
-        server.hold("GetBlobProperties");
+        server.hold_back("GetBlobProperties");
         let (answer, ()) = tokio::join!(copy(), async {
-            let _held = server.held().await;
+            let _held = server.held_back().await;
             put(&server, "/mine/k", b"secret version", "private").await;
         });
         assert!([403, 409].contains(&answer.status), "{headers:?}: {}", answer.text());
@@ -312,9 +308,9 @@ async fn a_bucket_that_two_make_at_once_is_one_owners() {
     let server = server().await;
     let path = "/contested";
     let make = |who| server.send_as(who, Request { method: "PUT", path, ..Default::default() });
-    server.hold("CreateContainer");
+    server.hold_back("CreateContainer");
     let (first, second): (Answer, Answer) = tokio::join!(make(ACCESS_KEY), async {
-        let _held = server.held().await;
+        let _held = server.held_back().await;
         make(OTHER).await
     });
     assert_eq!(second.status, 200, "{}", second.text());
@@ -355,9 +351,9 @@ async fn what_others_set_up_on_a_bucket_that_is_being_made_does_not_stay() {
     let policy = br#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
         "Action": "s3:*",
         "Resource": ["arn:aws:s3:::missing-yet", "arn:aws:s3:::missing-yet/*"]}}"#;
-    server.hold("CreateContainer");
+    server.hold_back("CreateContainer");
     let (made, set): (Answer, Answer) = tokio::join!(make(), async {
-        let _held = server.held().await;
+        let _held = server.held_back().await;
         let path = "/missing-yet?policy";
         let set = Request { method: "PUT", path, body: policy, ..Default::default() };
         server.send_as(OTHER, set).await
@@ -377,10 +373,10 @@ async fn a_bucket_that_is_made_while_another_goes_keeps_its_owner() {
     let path = "/missing-once-more";
     let made = Request { method: "PUT", path, ..Default::default() };
     assert_eq!(server.send(made).await.status, 200);
-    server.hold("DeleteContainer");
+    server.hold_back("DeleteContainer");
     let remove = Request { method: "DELETE", path, ..Default::default() };
     let (removed, ()) = tokio::join!(server.send(remove), async {
-        let _held = server.held().await;
+        let _held = server.held_back().await;
         // Until the container is gone it is the other's.
         let make = || server.send_as(OTHER, Request { method: "PUT", path, ..Default::default() });
         while make().await.status != 200 {}
@@ -403,9 +399,9 @@ async fn a_bucket_that_is_anothers_by_now_is_not_removed() {
     assert_eq!(server.send(made.clone()).await.status, 200);
     let remove = Request { method: "DELETE", path, ..Default::default() };
     // What the owner is judged by.
-    server.hold("GetBlob");
+    server.hold_back("GetBlob");
     let (removed, ()) = tokio::join!(server.send(remove.clone()), async {
-        let _held = server.held().await;
+        let _held = server.held_back().await;
         assert_eq!(server.send(remove.clone()).await.status, 204);
         assert_eq!(server.send_as(OTHER, made.clone()).await.status, 200);
     });
@@ -425,10 +421,10 @@ async fn what_others_set_up_on_a_bucket_that_is_being_claimed_does_not_stay() {
         "Action": "s3:*", "Resource": ["arn:aws:s3:::unclaimed", "arn:aws:s3:::unclaimed/*"]}}"#;
     // The fake has every container that it is asked for.
     assert_eq!(server.get("/unclaimed?list-type=2").await.status, 200);
-    server.hold("CreateContainer");
+    server.hold_back("CreateContainer");
     let make = server.send(Request { method: "PUT", path, ..Default::default() });
     let (made, set): (Answer, Answer) = tokio::join!(make, async {
-        let _held = server.held().await;
+        let _held = server.held_back().await;
         let path = "/unclaimed?policy";
         let set = Request { method: "PUT", path, body: policy, ..Default::default() };
         server.send_as(OTHER, set).await

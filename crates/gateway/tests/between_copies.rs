@@ -1,12 +1,8 @@
 //! Copies whose bytes come when their bucket is another's: what was judged at the head counts for
 //! the bucket that there was.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::until;
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, s3};
+use crate::common::raw::until;
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, s3};
 use penstock_base::Secret;
 use penstock_gateway::{BackendOptions, BucketOptions, KeyPair, Options};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};

@@ -1,11 +1,7 @@
 //! The disk cache behind the gateway: bytes that lie there are not fetched again, and no object is
 //! served that the back end has not confirmed.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Dir, Lane, Request, Server, options};
+use crate::common::{Dir, Lane, Request, Server, options};
 use penstock_base::Kind;
 use penstock_gateway::Gateway;
 use std::time::Duration;
@@ -91,8 +87,9 @@ async fn reads_are_answered_from_the_disk_once_confirmed(lane: Lane) {
 /// Another replica over the same back end, without a cache.
 async fn over_same(server: &Server, lane: Lane) -> Server {
     let fake = server.fake.as_ref().unwrap();
-    let backend = if lane == Lane::Azure { common::azure(fake) } else { common::s3(fake) };
-    Server::start_with(Dir::new(), common::options_over(backend)).await
+    let backend =
+        if lane == Lane::Azure { crate::common::azure(fake) } else { crate::common::s3(fake) };
+    Server::start_with(Dir::new(), crate::common::options_over(backend)).await
 }
 
 async fn what_a_client_has_costs_one_request_beside_the_cache(lane: Lane) {

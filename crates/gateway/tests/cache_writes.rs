@@ -1,11 +1,7 @@
 //! A cache whose validation asks for nothing: what this gateway writes, copies and removes is seen
 //! at once, no copy is made of old bytes, and what lets strangers in is never remembered.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Lane, Request, Server, options_over};
+use crate::common::{Answer, Dir, Lane, Request, Server, options_over};
 use penstock_gateway::{BackendOptions, BucketOptions, Options};
 
 const MIB: usize = 1 << 20;
@@ -212,9 +208,9 @@ async fn a_copy_with_tags_that_its_back_end_cannot_keep_is_refused() {
 async fn over_same(server: &Server, lane: Lane, change: impl FnOnce(&mut Options)) -> Server {
     let fake = server.fake.as_ref().unwrap();
     let backend = match lane {
-        Lane::Azure => common::azure(fake),
-        Lane::Google => common::google(fake),
-        _ => common::s3(fake),
+        Lane::Azure => crate::common::azure(fake),
+        Lane::Google => crate::common::google(fake),
+        _ => crate::common::s3(fake),
     };
     let mut options = options_over(backend);
     change(&mut options);

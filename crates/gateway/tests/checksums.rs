@@ -1,10 +1,6 @@
 //! Checksums of every kind that S3 has: compared before anything is visible, and told again.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Lane, Request, Server, sign};
+use crate::common::{Answer, Lane, Request, Server, sign};
 
 /// Of "hello world", by zlib, hashlib and xxHash's own implementation.
 const SUMS: [(&str, &str); 10] = [

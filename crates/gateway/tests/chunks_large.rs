@@ -1,15 +1,11 @@
 //! Bodies that come as one chunk, however long they are, as AWS's C libraries send them: nothing
 //! holds that chunk. And what else may be said of chunks, and by whom.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
+use crate::common::raw::{PATIENCE, at_rest, begun_with, until};
+use crate::common::sign::{self, Chunks};
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, read_answer};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::raw::{PATIENCE, at_rest, begun_with, until};
-use common::sign::{self, Chunks};
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, read_answer};
 use penstock_gateway::Grant;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;

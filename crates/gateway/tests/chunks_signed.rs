@@ -1,15 +1,11 @@
 //! Bodies in chunks of which each is signed after the one before: what one of those signatures does
 //! not cover is not kept.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
+use crate::common::raw::until;
+use crate::common::sign::{self, Chunks};
+use crate::common::{ACCESS_KEY, Answer, Lane, SECRET_KEY, Server};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::raw::until;
-use common::sign::{self, Chunks};
-use common::{ACCESS_KEY, Answer, Lane, SECRET_KEY, Server};
 use ring::digest;
 
 /// The pieces of a body that is taken whole, and of one that flows. What follows the second one is
@@ -81,7 +77,8 @@ async fn a_signed_trailer_that_does_not_come_is_missed(lane: Lane) {
         let taken = put(&server, "/lake/k", whole).await;
         assert_eq!(taken.status, 200, "{}", taken.text());
         assert!(server.get("/lake/k").await.body == body, "other bytes");
-        let gone = common::Request { method: "DELETE", path: "/lake/k", ..Default::default() };
+        let gone =
+            crate::common::Request { method: "DELETE", path: "/lake/k", ..Default::default() };
         assert_eq!(server.send(gone).await.status, 204);
     }
 }

@@ -1,10 +1,6 @@
 //! Storage classes: passed to S3, as tiers of Azure, and refused where a back end has none.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Lane, Request, Server, google, options_over};
+use crate::common::{Answer, Dir, Lane, Request, Server, google, options_over};
 use penstock_testkit::fake::{FakeOptions, FakeS3};
 
 on_every_lane!(

@@ -1,11 +1,7 @@
 //! The whole store exam, taken by our own S3 client over the gateway: what one says the other
 //! understands, down to the errors.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Lane, SECRET_KEY, Server};
+use crate::common::{ACCESS_KEY, Lane, SECRET_KEY, Server};
 use penstock_store::{
     HttpClient, HttpOptions, Observer, RequestEvent, S3Store, Store, StoreOptions,
 };

@@ -1,12 +1,8 @@
 //! More connections than there are places: they wait, none is lost, and no silent one keeps others
 //! out for longer than `head_timeout_ms`.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::{PATIENCE, at_rest, metric, until};
-use common::{
+use crate::common::raw::{PATIENCE, at_rest, metric, until};
+use crate::common::{
     ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, options, read_answer, serve_settings,
     sign,
 };

@@ -1,10 +1,6 @@
 //! What the doctor finds in configurations that are well and in those that are not.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Dir, Request, Server, azure, google, google_by_token, options, options_over};
+use crate::common::{Dir, Request, Server, azure, google, google_by_token, options, options_over};
 use penstock_base::{Kind, Secret};
 use penstock_gateway::{
     BackendOptions, BucketOptions, Finding, Grant, Level, Options, Pattern, examine,
@@ -51,8 +47,8 @@ async fn with_versions() -> Server {
 fn over(server: &Server) -> BackendOptions {
     let pairs = [
         ("endpoint", format!("http://{}", server.address)),
-        ("key_id", common::ACCESS_KEY.to_string()),
-        ("secret", common::SECRET_KEY.to_string()),
+        ("key_id", crate::common::ACCESS_KEY.to_string()),
+        ("secret", crate::common::SECRET_KEY.to_string()),
         ("region", "us-east-1".to_string()),
         ("url_style", "path".to_string()),
     ];
@@ -215,7 +211,7 @@ async fn each_trouble_is_named_with_its_kind_and_a_cure_and_no_secret() {
         assert_eq!(found.len(), 1, "{subject}: {findings:#?}");
         assert_eq!((found[0].kind, found[0].subject.as_str()), (Some(kind), subject));
         assert!(!found[0].cure.is_empty(), "{:?}", found[0]);
-        for secret in ["QUJD", "c2VjcmV0LWtleQ==", common::SECRET_KEY] {
+        for secret in ["QUJD", "c2VjcmV0LWtleQ==", crate::common::SECRET_KEY] {
             assert!(!format!("{findings:?}").contains(secret), "{subject}");
         }
     }

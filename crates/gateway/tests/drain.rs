@@ -1,10 +1,6 @@
 //! What a stop does to requests in flight.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Dir, Request, SECRET_KEY, Server, options, read_answer, serve_settings, sign};
+use crate::common::{Dir, Request, SECRET_KEY, Server, options, read_answer, serve_settings, sign};
 use penstock_base::ServeSettings;
 use penstock_gateway::Options;
 use std::time::Duration;
@@ -21,7 +17,8 @@ async fn begin_put(server: &Server, body: &[u8]) -> (TcpStream, Vec<u8>) {
         body,
         ..Default::default()
     };
-    let bytes = sign::signed(&request, &server.address.to_string(), SECRET_KEY, common::ACCESS_KEY);
+    let bytes =
+        sign::signed(&request, &server.address.to_string(), SECRET_KEY, crate::common::ACCESS_KEY);
     let (head, body) = bytes.split_at(bytes.len() - body.len());
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(head).await.unwrap();

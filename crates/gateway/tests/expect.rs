@@ -2,12 +2,8 @@
 //! its head, or by what is there already, is refused before the body is asked for, where that costs
 //! no request of its own. Those that send it all the same read why it was refused.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::{at_rest, begun, begun_with};
-use common::{Lane, Request, Server, read_answer, sign};
+use crate::common::raw::{at_rest, begun, begun_with};
+use crate::common::{Lane, Request, Server, read_answer, sign};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -50,7 +46,7 @@ async fn what_its_head_refuses_is_never_asked_for(lane: Lane) {
     }
     // Whose signature does not hold, and to a bucket that is not there.
     let host = server.address.to_string();
-    let forged = sign::signed(&head(&expects), &host, "another secret", common::ACCESS_KEY);
+    let forged = sign::signed(&head(&expects), &host, "another secret", crate::common::ACCESS_KEY);
     let mut stream = begun_with(&server, &forged).await;
     assert_eq!(read_answer(&mut stream, false).await.code(), "SignatureDoesNotMatch");
     assert_eq!(server.get("/lake/k").await.body, b"kept");

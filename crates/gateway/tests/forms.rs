@@ -1,12 +1,10 @@
 //! Uploads from browser forms: signatures, policies, answers.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
+use crate::common::{
+    ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, serve_settings, sign,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, serve_settings, sign};
 use penstock_base::ServeSettings;
 use penstock_gateway::{Grant, Options};
 use ring::hmac;
@@ -251,7 +249,7 @@ async fn no_more_forms_are_held_than_there_is_room_for() {
     let page = server.admin_page("/metrics").await.text();
     assert!(page.contains("penstock_requests_refused_total{reason=\"forms\"} 1"), "{page}");
     slow.write_all(&[chunk(&body[9..]), chunk(b"")].concat()).await.unwrap();
-    assert_eq!(common::read_answer(&mut slow, false).await.status, 204);
+    assert_eq!(crate::common::read_answer(&mut slow, false).await.status, 204);
     let again = server.post(&with(&signature, &[("key", "up/other")]), b"other").await;
     assert_eq!(again.status, 204);
 }
@@ -297,7 +295,7 @@ async fn the_log_tells_who_signed_a_form_or_a_request_that_was_mended() {
     let path = dir.0.join("access.log");
     let serve = ServeSettings { access_log: path.display().to_string(), ..serve_settings() };
     let public = vec![Grant::everything()];
-    let told = Options { serve, public, ..common::options(&dir) };
+    let told = Options { serve, public, ..crate::common::options(&dir) };
     let server = Server::start_with(dir, told).await;
     let signature = signed(ANY_KEY, 60);
     assert_eq!(server.post(&with(&signature, &[("key", "up/k")]), b"own").await.status, 204);
@@ -323,7 +321,7 @@ async fn the_log_tells_the_key_of_a_form_that_was_refused() {
     let path = dir.0.join("access.log");
     let access_log = path.display().to_string();
     let serve = ServeSettings { access_log, form_size_max_bytes: 64 << 10, ..serve_settings() };
-    let told = Options { serve, ..common::options(&dir) };
+    let told = Options { serve, ..crate::common::options(&dir) };
     let server = Server::start_with(dir, told).await;
     let mut forged = signed(ANY_KEY, 60);
     forged[4].1.replace_range(..4, "0000");

@@ -4,12 +4,8 @@
 //! One thing cannot be told: a whole object whose length and bytes are others than what was stored,
 //! in an answer that is sound in itself. Checksums tell it to clients that ask for them.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::{Seen, ask, at_rest};
-use common::{Answer, Lane, Request, Server};
+use crate::common::raw::{Seen, ask, at_rest};
+use crate::common::{Answer, Lane, Request, Server};
 use futures_util::future::join_all;
 use penstock_gateway::Options;
 

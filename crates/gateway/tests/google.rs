@@ -1,10 +1,6 @@
 //! Google Cloud Storage as a back end, by its XML API: what works, and what it refuses by name.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Request, Server, google, google_by_token, options_over};
+use crate::common::{Answer, Dir, Request, Server, google, google_by_token, options_over};
 use penstock_testkit::fake::{FakeOptions, FakeS3};
 
 async fn server() -> Server {

@@ -1,11 +1,9 @@
 //! Large files that the kernel sends: whatever client, file and server do meanwhile, a client gets
 //! the bytes of one version or a broken connection.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Dir, Request, SECRET_KEY, Server, options, read_answer, serve_settings};
+use crate::common::{
+    ACCESS_KEY, Dir, Request, SECRET_KEY, Server, options, read_answer, serve_settings,
+};
 use penstock_base::ServeSettings;
 use penstock_gateway::Options;
 use std::time::Duration;
@@ -31,7 +29,7 @@ async fn started(serve: ServeSettings) -> (Server, Vec<u8>) {
 }
 
 fn signed(server: &Server, request: &Request<'_>) -> Vec<u8> {
-    common::sign::signed(request, &server.address.to_string(), SECRET_KEY, ACCESS_KEY)
+    crate::common::sign::signed(request, &server.address.to_string(), SECRET_KEY, ACCESS_KEY)
 }
 
 fn get_large() -> Request<'static> {

@@ -1,10 +1,6 @@
 //! Buckets in the host name, and what answers say of where things are.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
 
 const HOST: &str = "Lake.S3.example.org:9000";
 

@@ -1,10 +1,6 @@
 //! A request does what was signed and named, and nothing else.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, sign};
 
 on_every_lane!(
     a_presigned_url_is_not_made_to_copy,

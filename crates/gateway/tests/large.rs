@@ -1,11 +1,7 @@
 //! Bodies that are many pieces: what comes back is what was sent, on every lane and however the
 //! pieces are moved (read and written, or sent by the kernel).
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server, read_answer, sign};
+use crate::common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server, read_answer, sign};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 

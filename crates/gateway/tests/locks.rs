@@ -1,10 +1,6 @@
 //! Object lock: what a directory keeps, and what is refused by name elsewhere.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Lane, Request, SECRET_KEY, Server, options};
+use crate::common::{Answer, Dir, Lane, Request, SECRET_KEY, Server, options};
 use penstock_base::Secret;
 use penstock_gateway::{BucketOptions, Grant, KeyPair, Options, Pattern, Rights};
 
@@ -15,7 +11,13 @@ const LOCK: (&str, &str) = ("x-amz-bucket-object-lock-enabled", "true");
 const BYPASS: (&str, &str) = ("x-amz-bypass-governance-retention", "true");
 
 impl Server {
-    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    async fn send_text(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         self.send(Request { method, path, headers, body: body.as_bytes(), ..Default::default() })
             .await
     }
@@ -26,16 +28,16 @@ impl Server {
             "<Retention><Mode>{mode}</Mode><RetainUntilDate>{until}</RetainUntilDate></Retention>"
         );
         let headers: &[_] = if bypasses { &[BYPASS] } else { &[] };
-        code(&self.ask("PUT", &with(path, "retention"), headers, &body).await)
+        code(&self.send_text("PUT", &with(path, "retention"), headers, &body).await)
     }
 
-    async fn hold(&self, path: &str, status: &str) -> String {
+    async fn set_legal_hold(&self, path: &str, status: &str) -> String {
         let body = format!("<LegalHold><Status>{status}</Status></LegalHold>");
-        code(&self.ask("PUT", &with(path, "legal-hold"), &[], &body).await)
+        code(&self.send_text("PUT", &with(path, "legal-hold"), &[], &body).await)
     }
 
     async fn remove(&self, path: &str, headers: &[(&str, &str)]) -> String {
-        code(&self.ask("DELETE", path, headers, "").await)
+        code(&self.send_text("DELETE", path, headers, "").await)
     }
 }
 
@@ -58,7 +60,7 @@ fn version(key: &str, answer: &Answer) -> String {
 
 async fn locked() -> Server {
     let server = Server::start().await;
-    assert_eq!(code(&server.ask("PUT", "/safe", &[LOCK], "").await), "200");
+    assert_eq!(code(&server.send_text("PUT", "/safe", &[LOCK], "").await), "200");
     server
 }
 
@@ -83,11 +85,11 @@ async fn a_retained_version_stays() {
     assert_eq!(server.retain(&path, "COMPLIANCE", UNTIL, false).await, "AccessDenied");
     assert_eq!(server.retain(&path, "GOVERNANCE", LATER, false).await, "200");
     // A delete marker hides it, and can go.
-    let marker = server.ask("DELETE", "/safe/k", &[], "").await;
+    let marker = server.send_text("DELETE", "/safe/k", &[], "").await;
     let marker = format!("/safe/k?versionId={}", marker.header("x-amz-version-id"));
     assert_eq!(server.get(&path).await.body, b"kept");
     assert_eq!(server.remove(&path, &[]).await, "AccessDenied", "an earlier version too");
-    assert_eq!(server.hold(&marker, "ON").await, "MethodNotAllowed");
+    assert_eq!(server.set_legal_hold(&marker, "ON").await, "MethodNotAllowed");
     assert_eq!(server.remove(&marker, &[]).await, "204");
     assert_eq!(server.remove(&path, &[BYPASS]).await, "204");
     assert_eq!(server.get("/safe/k").await.status, 404);
@@ -98,15 +100,15 @@ async fn compliance_and_holds_know_no_bypass() {
     let server = locked().await;
     let headers =
         [("x-amz-object-lock-mode", "COMPLIANCE"), ("x-amz-object-lock-retain-until-date", UNTIL)];
-    let firm = version("/safe/firm", &server.ask("PUT", "/safe/firm", &headers, "x").await);
+    let firm = version("/safe/firm", &server.send_text("PUT", "/safe/firm", &headers, "x").await);
     assert_eq!(server.remove(&firm, &[BYPASS]).await, "AccessDenied");
     assert_eq!(server.retain(&firm, "GOVERNANCE", LATER, true).await, "AccessDenied");
     assert_eq!(server.retain(&firm, "COMPLIANCE", LATER, false).await, "200");
     let hold = [("x-amz-object-lock-legal-hold", "ON")];
-    let held = version("/safe/held", &server.ask("PUT", "/safe/held", &hold, "x").await);
+    let held = version("/safe/held", &server.send_text("PUT", "/safe/held", &hold, "x").await);
     assert_eq!(server.get("/safe/held").await.header("x-amz-object-lock-legal-hold"), "ON");
     assert_eq!(server.remove(&held, &[BYPASS]).await, "AccessDenied");
-    assert_eq!(server.hold(&held, "OFF").await, "200");
+    assert_eq!(server.set_legal_hold(&held, "OFF").await, "200");
     assert!(server.get(&with(&held, "legal-hold")).await.text().contains("<Status>OFF</Status>"));
     assert_eq!(server.remove(&held, &[]).await, "204");
     // A batch tells each by itself.
@@ -115,7 +117,7 @@ async fn compliance_and_holds_know_no_bypass() {
         format!("<Object><Key>firm</Key><VersionId>{id}</VersionId></Object>")
     };
     let body = format!("<Delete>{}<Object><Key>other</Key></Object></Delete>", batch(&firm));
-    let told = server.ask("POST", "/safe?delete", &[BYPASS], &body).await.text();
+    let told = server.send_text("POST", "/safe?delete", &[BYPASS], &body).await.text();
     assert!(
         told.contains("<Code>AccessDenied</Code>") && told.contains("<Key>other</Key>"),
         "{told}"
@@ -139,17 +141,17 @@ async fn a_rule_locks_what_asks_for_nothing_else() {
         ("<Days>1</Days><Years>1</Years>", "MalformedXML"),
         ("", "MalformedXML"),
     ] {
-        let answer = server.ask("PUT", "/safe?object-lock", &[], &rule(period)).await;
+        let answer = server.send_text("PUT", "/safe?object-lock", &[], &rule(period)).await;
         assert_eq!(answer.code(), refusal, "{period}");
     }
-    let set = server.ask("PUT", "/safe?object-lock", &[], &rule("<Days>7</Days>")).await;
+    let set = server.send_text("PUT", "/safe?object-lock", &[], &rule("<Days>7</Days>")).await;
     assert_eq!(set.status, 200, "{}", set.text());
     assert!(server.get("/safe?object-lock").await.text().contains("<Days>7</Days>"));
     let put = version("/safe/put", &server.put("/safe/put", b"x").await);
     let from = [("x-amz-copy-source", "safe/put")];
-    let copy = version("/safe/copy", &server.ask("PUT", "/safe/copy", &from, "").await);
+    let copy = version("/safe/copy", &server.send_text("PUT", "/safe/copy", &from, "").await);
     // An upload gets its retention when it is completed.
-    let begun = server.ask("POST", "/safe/upload?uploads", &[], "").await.text();
+    let begun = server.send_text("POST", "/safe/upload?uploads", &[], "").await.text();
     let id = begun.split("<UploadId>").nth(1).unwrap().split('<').next().unwrap().to_string();
     let part = server.put(&format!("/safe/upload?partNumber=1&uploadId={id}"), b"x").await;
     let body = format!(
@@ -157,7 +159,7 @@ async fn a_rule_locks_what_asks_for_nothing_else() {
          </CompleteMultipartUpload>",
         part.header("etag").trim_matches('"')
     );
-    let done = server.ask("POST", &format!("/safe/upload?uploadId={id}"), &[], &body).await;
+    let done = server.send_text("POST", &format!("/safe/upload?uploadId={id}"), &[], &body).await;
     let upload = version("/safe/upload", &done);
     for path in [&put, &copy, &upload] {
         assert_eq!(server.get(path).await.header("x-amz-object-lock-mode"), "GOVERNANCE", "{path}");
@@ -174,24 +176,27 @@ async fn a_lock_takes_versions_and_keeps_them() {
     let versions = |status: &str| {
         format!("<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>")
     };
-    let refused = server.ask("PUT", "/lake?object-lock", &[], lock).await;
+    let refused = server.send_text("PUT", "/lake?object-lock", &[], lock).await;
     assert_eq!((refused.status, refused.code().as_str()), (409, "InvalidBucketState"));
     server.put("/lake/k", b"x").await;
     assert_eq!(server.retain("/lake/k", "GOVERNANCE", UNTIL, false).await, "InvalidRequest");
     let headers = [("x-amz-object-lock-legal-hold", "ON")];
-    assert_eq!(server.ask("PUT", "/lake/k", &headers, "x").await.code(), "InvalidRequest");
-    server.ask("PUT", "/lake?versioning", &[], &versions("Enabled")).await;
-    assert_eq!(server.ask("PUT", "/lake?object-lock", &[], lock).await.status, 200);
-    let suspended = server.ask("PUT", "/lake?versioning", &[], &versions("Suspended")).await;
+    assert_eq!(server.send_text("PUT", "/lake/k", &headers, "x").await.code(), "InvalidRequest");
+    server.send_text("PUT", "/lake?versioning", &[], &versions("Enabled")).await;
+    assert_eq!(server.send_text("PUT", "/lake?object-lock", &[], lock).await.status, 200);
+    let suspended = server.send_text("PUT", "/lake?versioning", &[], &versions("Suspended")).await;
     assert_eq!((suspended.status, suspended.code().as_str()), (409, "InvalidBucketState"));
     // What was there before can be locked, and stays when another takes its place.
-    assert_eq!(server.hold("/lake/k?versionId=null", "ON").await, "200");
+    assert_eq!(server.set_legal_hold("/lake/k?versionId=null", "ON").await, "200");
     server.put("/lake/k", b"y").await;
     assert_eq!(server.remove("/lake/k?versionId=null", &[BYPASS]).await, "AccessDenied");
     assert_eq!(server.get("/lake/k?versionId=null").await.body, b"x");
     // A bucket that is there does not get a lock by being made again.
-    assert_eq!(code(&server.ask("PUT", "/plain", &[], "").await), "200");
-    assert_eq!(server.ask("PUT", "/plain", &[LOCK], "").await.code(), "BucketAlreadyOwnedByYou");
+    assert_eq!(code(&server.send_text("PUT", "/plain", &[], "").await), "200");
+    assert_eq!(
+        server.send_text("PUT", "/plain", &[LOCK], "").await.code(),
+        "BucketAlreadyOwnedByYou"
+    );
 }
 
 /// Buckets that are prefixes of one container keep versions together. Whoever may set up one of
@@ -211,22 +216,22 @@ async fn no_bucket_beside_it_suspends_what_a_lock_takes() {
     let suspend = "<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>";
     let server = Server::start_with(dir, told).await;
     // What was there before versions were kept would be replaced for good.
-    assert_eq!(code(&server.ask("PUT", "/safe", &[], "").await), "200");
+    assert_eq!(code(&server.send_text("PUT", "/safe", &[], "").await), "200");
     server.put("/team/k", b"kept").await;
     let keep = suspend.replace("Suspended", "Enabled");
-    assert_eq!(server.ask("PUT", "/other?versioning", &[], &keep).await.status, 200);
-    assert_eq!(server.ask("PUT", "/other?versioning", &[], suspend).await.status, 200);
-    assert_eq!(server.ask("PUT", "/other?versioning", &[], &keep).await.status, 200);
+    assert_eq!(server.send_text("PUT", "/other?versioning", &[], &keep).await.status, 200);
+    assert_eq!(server.send_text("PUT", "/other?versioning", &[], suspend).await.status, 200);
+    assert_eq!(server.send_text("PUT", "/other?versioning", &[], &keep).await.status, 200);
     let lock = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>\
                 </ObjectLockConfiguration>";
-    assert_eq!(server.ask("PUT", "/safe?object-lock", &[], lock).await.status, 200);
+    assert_eq!(server.send_text("PUT", "/safe?object-lock", &[], lock).await.status, 200);
     assert_eq!(
         server.retain("/safe/team/k?versionId=null", "COMPLIANCE", UNTIL, false).await,
         "200"
     );
     for bucket in ["safe", "team", "other"] {
         let path = format!("/{bucket}?versioning");
-        let suspended = server.ask("PUT", &path, &[], suspend).await;
+        let suspended = server.send_text("PUT", &path, &[], suspend).await;
         assert_eq!(suspended.code(), "InvalidBucketState", "{bucket}");
         assert!(server.get(&path).await.text().contains("Enabled"), "{bucket}");
     }
@@ -246,7 +251,7 @@ fn writer(options: &mut Options) {
 #[tokio::test]
 async fn a_bypass_takes_the_right_to_set_up_the_bucket() {
     let server = Server::on_with(Lane::Local, writer).await;
-    server.ask("PUT", "/safe", &[LOCK], "").await;
+    server.send_text("PUT", "/safe", &[LOCK], "").await;
     let headers =
         [("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", UNTIL)];
     let put = Request { method: "PUT", path: "/safe/k", headers: &headers, ..Default::default() };
@@ -280,7 +285,7 @@ async fn a_lock_is_refused_by_name(lane: Lane) {
         ("PUT", "/lake?object-lock", &[], configured("<Days>1</Days>")),
         ("PUT", "/lake?object-lock", &[], configured("<Days>0</Days>")),
     ] {
-        let answer = server.ask(method, path, headers, &body).await;
+        let answer = server.send_text(method, path, headers, &body).await;
         let found = (answer.status, answer.code());
         let is_subresource = path.contains('?') && !path.ends_with("?uploads");
         let status = if is_subresource { 501 } else { 400 };
@@ -293,10 +298,10 @@ async fn a_lock_is_refused_by_name(lane: Lane) {
         ("/lake/k?legal-hold", "<LegalHold><Status>PERHAPS</Status></LegalHold>".into()),
         ("/lake?object-lock", configured("<Days>1</Days><Years>1</Years>")),
     ] {
-        let answer = server.ask("PUT", path, &[], &body).await;
+        let answer = server.send_text("PUT", path, &[], &body).await;
         assert_eq!((answer.status, answer.code()), (400, "MalformedXML".into()), "{path} {body}");
     }
-    let none = server.ask("GET", "/lake?object-lock", &[], "").await;
+    let none = server.send_text("GET", "/lake?object-lock", &[], "").await;
     assert_eq!((none.status, none.code()), (404, "ObjectLockConfigurationNotFoundError".into()));
 }
 
@@ -325,9 +330,9 @@ async fn half_a_lock_is_told_before_a_bucket_without_locks() {
         (&[mode, past], "InvalidArgument"),
         (&[mode, until], "InvalidRequest"),
     ] {
-        let answer = server.ask("PUT", "/lake/k", headers, "").await;
+        let answer = server.send_text("PUT", "/lake/k", headers, "").await;
         assert_eq!(code(&answer), told, "{headers:?}");
-        let answer = server.ask("POST", "/lake/k?uploads", headers, "").await;
+        let answer = server.send_text("POST", "/lake/k?uploads", headers, "").await;
         assert_eq!(code(&answer), told, "{headers:?}");
     }
 }
@@ -341,12 +346,12 @@ async fn tags_of_one_version_tell_nobody_how_another_is_locked() {
         options.keys.push(KeyPair::new("OTHER", Secret::new(SECRET_KEY)));
     })
     .await;
-    assert_eq!(code(&server.ask("PUT", "/safe", &[LOCK], "").await), "200");
+    assert_eq!(code(&server.send_text("PUT", "/safe", &[LOCK], "").await), "200");
     let policy = r#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "OTHER"},
         "Action": ["s3:GetObjectRetention", "s3:GetObjectLegalHold"],
         "Resource": "arn:aws:s3:::safe/*",
         "Condition": {"StringEquals": {"s3:ExistingObjectTag/open": "yes"}}}}"#;
-    assert_eq!(code(&server.ask("PUT", "/safe?policy", &[], policy).await), "204");
+    assert_eq!(code(&server.send_text("PUT", "/safe?policy", &[], policy).await), "204");
     let open = [("x-amz-tagging", "open=yes")];
     let secret = [
         ("x-amz-tagging", "open=no"),
@@ -357,7 +362,10 @@ async fn tags_of_one_version_tell_nobody_how_another_is_locked() {
     let writes = async {
         for _ in 0..150 {
             for headers in [&open[..], &secret] {
-                assert_eq!(code(&server.ask("PUT", "/safe/k", headers, "bytes").await), "200");
+                assert_eq!(
+                    code(&server.send_text("PUT", "/safe/k", headers, "bytes").await),
+                    "200"
+                );
             }
         }
     };

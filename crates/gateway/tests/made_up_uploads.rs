@@ -1,13 +1,9 @@
 //! Ids of uploads that a client made up. On Azure an id tells with what its upload began, and no
 //! secret is in it: it must say nothing that its sender may not.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
+use crate::common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server, key_without_admin};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server, key_without_admin};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 use ring::digest::{SHA256, digest};

@@ -1,11 +1,9 @@
 //! What the gateway says to its operator: the start, bad signatures, back ends that are lost and
 //! come back, reloads and drains. And what the access log has of requests that nobody has signed.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Dir, Lane, Request, SECRET_KEY, Server, options, serve_settings, sign};
+use crate::common::{
+    ACCESS_KEY, Dir, Lane, Request, SECRET_KEY, Server, options, serve_settings, sign,
+};
 use penstock_base::{Secret, ServeSettings};
 use penstock_gateway::{BackendOptions, BucketOptions, Grant, KeyPair, Notices, Options};
 use serde_json::Value;
@@ -320,7 +318,7 @@ async fn a_drain_says_how_many_requests_it_cut() {
     let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let head = &bytes[..bytes.len() - 5];
     tokio::io::AsyncWriteExt::write_all(&mut stream, head).await.unwrap();
-    assert_eq!(common::read_answer(&mut stream, true).await.status, 100);
+    assert_eq!(crate::common::read_answer(&mut stream, true).await.status, 100);
     server.stop.take().unwrap().send(()).unwrap();
     server.served.await.unwrap();
     let lines = said(&notices, "drain");

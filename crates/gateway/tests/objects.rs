@@ -1,11 +1,7 @@
 //! What is kept and judged of objects beyond their bytes: tags, conditions of writes and removals,
 //! attributes of parts.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Lane, Request, Server};
+use crate::common::{Answer, Lane, Request, Server};
 
 on_every_lane!(
     copies_are_judged_by_tag_and_time_of_their_source,

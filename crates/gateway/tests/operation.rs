@@ -1,10 +1,6 @@
 //! What an operator sees: request ids, metrics, the access log; and what limits do.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{
+use crate::common::{
     ACCESS_KEY, Dir, Lane, Request, SECRET_KEY, Server, options, read_answer, serve_settings, sign,
 };
 use penstock_base::ServeSettings;
@@ -151,7 +147,7 @@ async fn the_log_tells_why_a_request_failed_and_no_secret() {
         penstock_testkit::fake::FakeAzure::start(penstock_testkit::fake::FakeOptions::azure())
             .unwrap();
     let serve = ServeSettings { access_log: path.display().to_string(), ..serve_settings() };
-    let told = Options { serve, ..common::options_over(common::azure(&fake)) };
+    let told = Options { serve, ..crate::common::options_over(crate::common::azure(&fake)) };
     let server = Server::start_with(dir, told).await;
     let host = server.address.to_string();
     assert_eq!(server.put("/lake/k", b"x").await.status, 200);
@@ -267,7 +263,7 @@ async fn the_log_counts_requests_to_the_back_end_on_each_account() {
         penstock_testkit::fake::FakeAzure::start(penstock_testkit::fake::FakeOptions::azure())
             .unwrap();
     let serve = ServeSettings { access_log: path.display().to_string(), ..serve_settings() };
-    let told = Options { serve, ..common::options_over(common::azure(&fake)) };
+    let told = Options { serve, ..crate::common::options_over(crate::common::azure(&fake)) };
     let server = Server::start_with(dir, told).await;
     let make = Request { method: "PUT", path: "/lake", ..Default::default() };
     assert_eq!(server.send(make).await.status, 200);

@@ -1,12 +1,8 @@
 //! Back ends that say nothing, or are not there: clients hear so in time and by the back end's
 //! name, load balancers too, and nothing has to be started again once it is back.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::{PATIENCE, at_rest, metric, until};
-use common::{Answer, Dir, Lane, Request, Server, options_over};
+use crate::common::raw::{PATIENCE, at_rest, metric, until};
+use crate::common::{Answer, Dir, Lane, Request, Server, options_over};
 use futures_util::future::join_all;
 use penstock_gateway::{BackendOptions, Options};
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};
@@ -140,7 +136,8 @@ async fn pass(listener: TcpListener, service: SocketAddr) {
 
 /// The same back end, at another address.
 fn behind(door: SocketAddr, fake: &FakeHandle, lane: Lane) -> BackendOptions {
-    let backend = if lane == Lane::Azure { common::azure(fake) } else { common::s3(fake) };
+    let backend =
+        if lane == Lane::Azure { crate::common::azure(fake) } else { crate::common::s3(fake) };
     let moved = |secret: &penstock_base::Secret| {
         let at = secret.reveal().replace(&fake.address().to_string(), &door.to_string());
         penstock_base::Secret::new(at)

@@ -1,10 +1,6 @@
 //! A bucket that was there before `acl = "owners"`: everybody's, until it is somebody's.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 
@@ -24,14 +20,20 @@ async fn server() -> Server {
 }
 
 impl Server {
-    async fn ask(&self, who: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    async fn ask_by_owner(
+        &self,
+        who: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Answer {
         self.send_as(who, Request { method, path, headers, ..Default::default() }).await
     }
 
     /// What the main key and the other are answered.
-    async fn statuses(&self, method: &str, path: &str) -> [u16; 2] {
-        let first = self.ask(ACCESS_KEY, method, path, &[]).await.status;
-        [first, self.ask(OTHER, method, path, &[]).await.status]
+    async fn two_statuses(&self, method: &str, path: &str) -> [u16; 2] {
+        let first = self.ask_by_owner(ACCESS_KEY, method, path, &[]).await.status;
+        [first, self.ask_by_owner(OTHER, method, path, &[]).await.status]
     }
 
     async fn tag(&self, who: &str) -> u16 {
@@ -44,14 +46,14 @@ impl Server {
 #[tokio::test]
 async fn whoever_gives_it_a_list_owns_it() {
     let server = server().await;
-    assert_eq!(server.statuses("GET", "/lake/old").await, [200, 200]);
-    let shown = server.ask(OTHER, "GET", "/lake?acl", &[]).await.text();
+    assert_eq!(server.two_statuses("GET", "/lake/old").await, [200, 200]);
+    let shown = server.ask_by_owner(OTHER, "GET", "/lake?acl", &[]).await.text();
     assert!(shown.contains("<ID>OTHER</ID>"), "{shown}");
     let private = [("x-amz-acl", "private")];
-    assert_eq!(server.ask(OTHER, "PUT", "/lake?acl", &private).await.status, 200);
-    assert_eq!(server.statuses("GET", "/lake/old").await, [403, 200]);
-    assert_eq!(server.statuses("GET", "/lake?list-type=2").await, [403, 200]);
-    assert_eq!(server.statuses("PUT", "/lake").await, [409, 200]);
+    assert_eq!(server.ask_by_owner(OTHER, "PUT", "/lake?acl", &private).await.status, 200);
+    assert_eq!(server.two_statuses("GET", "/lake/old").await, [403, 200]);
+    assert_eq!(server.two_statuses("GET", "/lake?list-type=2").await, [403, 200]);
+    assert_eq!(server.two_statuses("PUT", "/lake").await, [409, 200]);
     assert_eq!((server.tag(ACCESS_KEY).await, server.tag(OTHER).await), (403, 204));
 }
 
@@ -59,8 +61,8 @@ async fn whoever_gives_it_a_list_owns_it() {
 async fn an_object_in_it_is_theirs_who_give_it_a_list() {
     let server = server().await;
     let private = [("x-amz-acl", "private")];
-    assert_eq!(server.ask(OTHER, "PUT", "/lake/old?acl", &private).await.status, 200);
-    let shown = server.ask(OTHER, "GET", "/lake/old?acl", &[]).await.text();
+    assert_eq!(server.ask_by_owner(OTHER, "PUT", "/lake/old?acl", &private).await.status, 200);
+    let shown = server.ask_by_owner(OTHER, "GET", "/lake/old?acl", &[]).await.text();
     assert!(shown.contains("<Owner><DisplayName>OTHER</DisplayName>"), "{shown}");
 }
 
@@ -75,22 +77,22 @@ async fn it_can_be_made_again_whatever_was_set_up_on_it() {
     assert_eq!(server.send(put).await.status, 200);
     // Nor is it opened by a list that it does not take.
     let open = [("x-amz-acl", "public-read")];
-    let opened = server.ask(OTHER, "PUT", "/lake", &open).await;
+    let opened = server.ask_by_owner(OTHER, "PUT", "/lake", &open).await;
     assert_eq!(opened.code(), "AccessControlListNotSupported", "{}", opened.text());
-    assert_eq!(server.ask(OTHER, "PUT", "/lake", &[]).await.status, 200);
-    assert_eq!(server.statuses("GET", "/lake/old").await, [403, 200]);
-    let kept = server.ask(OTHER, "GET", "/lake?tagging", &[]).await.text();
+    assert_eq!(server.ask_by_owner(OTHER, "PUT", "/lake", &[]).await.status, 200);
+    assert_eq!(server.two_statuses("GET", "/lake/old").await, [403, 200]);
+    let kept = server.ask_by_owner(OTHER, "GET", "/lake?tagging", &[]).await.text();
     assert!(kept.contains("<Key>a</Key>"), "{kept}");
-    let kept = server.ask(OTHER, "GET", path, &[]).await.text();
+    let kept = server.ask_by_owner(OTHER, "GET", path, &[]).await.text();
     assert!(kept.contains("BucketOwnerEnforced"), "{kept}");
-    assert_eq!(server.statuses("PUT", "/lake").await, [409, 200]);
+    assert_eq!(server.two_statuses("PUT", "/lake").await, [409, 200]);
 }
 
 #[tokio::test]
 async fn one_with_object_lock_is_made_again_with_its_rule() {
     let server = server().await;
     let locked = [("x-amz-bucket-object-lock-enabled", "true")];
-    let made = server.ask(OTHER, "PUT", "/lake", &locked).await;
+    let made = server.ask_by_owner(OTHER, "PUT", "/lake", &locked).await;
     assert_eq!(made.code(), "BucketAlreadyOwnedByYou", "it gets no lock that way");
     let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
     let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule>\
@@ -101,8 +103,8 @@ async fn one_with_object_lock_is_made_again_with_its_rule() {
         let set = server.send(Request { method: "PUT", path, body, ..Default::default() }).await;
         assert_eq!(set.status, 200, "{path}: {}", set.text());
     }
-    assert_eq!(server.ask(OTHER, "PUT", "/lake", &locked).await.status, 200);
-    assert_eq!(server.statuses("GET", "/lake/old").await, [403, 200]);
-    let kept = server.ask(OTHER, "GET", "/lake?object-lock", &[]).await.text();
+    assert_eq!(server.ask_by_owner(OTHER, "PUT", "/lake", &locked).await.status, 200);
+    assert_eq!(server.two_statuses("GET", "/lake/old").await, [403, 200]);
+    let kept = server.ask_by_owner(OTHER, "GET", "/lake?object-lock", &[]).await.text();
     assert!(kept.contains("<Days>3</Days>"), "{kept}");
 }

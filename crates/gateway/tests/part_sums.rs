@@ -1,11 +1,7 @@
 //! Checksums of an upload's parts: what a completion names is what the parts came with, whichever
 //! replica took them.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Lane, Request, Server, sign};
+use crate::common::{Answer, Lane, Request, Server, sign};
 use penstock_base::Secret;
 
 /// CRC-32 of 5 MiB of the byte 1, and of `end`; of both, and of their CRC-32s: from Python's zlib.

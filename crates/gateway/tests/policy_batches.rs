@@ -1,10 +1,6 @@
 //! Batches of removals under a bucket's policy, and policies that ask for tags.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server};
+use crate::common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 

@@ -1,10 +1,6 @@
 //! What a request does besides its operation (lists, tags, locks, copied tags) under a policy.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 
@@ -30,7 +26,12 @@ fn owners(options: &mut Options) {
 }
 
 impl Server {
-    async fn ask(&self, who: &str, (method, path): (&str, &str), headers: Headers<'_>) -> Answer {
+    async fn ask_under_policy(
+        &self,
+        who: &str,
+        (method, path): (&str, &str),
+        headers: Headers<'_>,
+    ) -> Answer {
         let is_copy = headers.iter().any(|it| it.0 == "x-amz-copy-source");
         let is_object = method == "PUT" && path.matches('/').count() > 1;
         let body: &[u8] = if is_object && !is_copy { b"bytes" } else { b"" };
@@ -42,7 +43,7 @@ impl Server {
     }
 
     async fn status(&self, who: &str, call: (&str, &str), headers: Headers<'_>) -> u16 {
-        self.ask(who, call, headers).await.status
+        self.ask_under_policy(who, call, headers).await.status
     }
 
     /// Sets the policy of `mine`: statements of `Allow` or `Deny`, actions, and resource, for Bob.
@@ -90,7 +91,7 @@ async fn nothing_is_brought(server: &Server) {
             (("PUT", "/mine/k"), &[copy, replace, brought]),
             (("POST", "/mine/k?uploads"), &[brought]),
         ] {
-            let answer = server.ask(BOB, call, headers).await;
+            let answer = server.ask_under_policy(BOB, call, headers).await;
             let found = (answer.status, answer.code());
             assert_eq!(found, (403, "AccessDenied".to_string()), "{call:?} {headers:?}");
         }
@@ -148,7 +149,7 @@ async fn tags_are_copied_by_whom_they_may_be_read_and_set(lane: Lane) {
         assert_eq!(copied("mine/tagged", there, &told).await, 403, "{statements:?}");
         assert_eq!(copied("mine/plain", there, &[]).await, 200, "{statements:?}");
         assert_eq!(copied("mine/tagged", there, &replace).await, 200, "{statements:?}");
-        let copy = server.ask(BOB, ("GET", there), &[]).await;
+        let copy = server.ask_under_policy(BOB, ("GET", there), &[]).await;
         assert_eq!((copy.header("x-amz-tagging-count"), &copy.body[..]), ("", &b"bytes"[..]));
     }
     // Nor is to write an object to give it tags.
@@ -156,12 +157,12 @@ async fn tags_are_copied_by_whom_they_may_be_read_and_set(lane: Lane) {
     assert_eq!(copied("mine/tagged", here, &[]).await, 403);
     assert_eq!(copied("mine/plain", here, &[]).await, 200);
     assert_eq!(copied("mine/tagged", there, &[]).await, 200);
-    let copy = server.ask(BOB, ("GET", "/theirs/copy?tagging"), &[]).await;
+    let copy = server.ask_under_policy(BOB, ("GET", "/theirs/copy?tagging"), &[]).await;
     assert!(copy.text().contains("<Key>secret</Key>"), "{}", copy.text());
     let all = ["GetObject", "GetObjectTagging", "PutObject", "PutObjectTagging"];
     server.policy(&[("Allow", &all, "mine/*")]).await;
     assert_eq!(copied("mine/tagged", here, &[]).await, 200);
-    let copy = server.ask(ACCESS_KEY, ("GET", "/mine/copy?tagging"), &[]).await;
+    let copy = server.ask_under_policy(ACCESS_KEY, ("GET", "/mine/copy?tagging"), &[]).await;
     assert!(copy.text().contains("<Key>secret</Key>"), "{}", copy.text());
 }
 
@@ -237,7 +238,10 @@ async fn an_upload_that_began_with_more_is_completed_by_whom_that_is_allowed() {
     let server = server_on(Lane::Azure).await;
     server.policy(&[("Allow", &["PutObject"], "mine/*")]).await;
     for brought in [("x-amz-acl", "public-read"), ("x-amz-tagging", "a=b")] {
-        let begun = server.ask(ACCESS_KEY, ("POST", "/mine/k?uploads"), &[brought]).await.text();
+        let begun = server
+            .ask_under_policy(ACCESS_KEY, ("POST", "/mine/k?uploads"), &[brought])
+            .await
+            .text();
         let id = begun.split_once("<UploadId>").unwrap().1.split_once('<').unwrap().0;
         let part = server.put(&format!("/mine/k?partNumber=1&uploadId={id}"), b"part").await;
         let body = format!(
@@ -325,7 +329,7 @@ async fn tags_of_a_version_are_read_by_an_action_of_its_own(lane: Lane) {
     let set = Request { method: "PUT", path, body, ..Default::default() };
     assert_eq!(server.send(set).await.status, 200);
     let tags = [("x-amz-tagging", "secret=yes")];
-    let put = server.ask(ACCESS_KEY, ("PUT", "/mine/k"), &tags).await;
+    let put = server.ask_under_policy(ACCESS_KEY, ("PUT", "/mine/k"), &tags).await;
     let source = format!("mine/k?versionId={}", put.header("x-amz-version-id"));
     assert_eq!(server.status(BOB, ("PUT", "/theirs"), &[]).await, 200);
     for (action, status) in [("GetObjectTagging", 403), ("GetObjectVersionTagging", 200)] {

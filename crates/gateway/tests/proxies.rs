@@ -1,10 +1,6 @@
 //! Whom a gateway behind balancers takes for the sender of a request: in policies, and in its log.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Request, Server, options};
+use crate::common::{Answer, Dir, Request, Server, options};
 use serde_json::Value;
 use std::time::Duration;
 

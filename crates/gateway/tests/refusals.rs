@@ -1,10 +1,6 @@
 //! Bad input: refused with the right code, leaving nothing, never leaving the served directory.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Lane, Request, SECRET_KEY, Server, sign};
+use crate::common::{Lane, Request, SECRET_KEY, Server, sign};
 use std::os::unix::fs::symlink;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -35,7 +31,7 @@ async fn wrong_credentials_are_told_apart() {
     let host = server.address.to_string();
     let request = Request { path: "/lake", ..Default::default() };
     let signed = |secret, access| sign::signed(&request, &host, secret, access);
-    let wrong_secret = server.send_raw(&signed("wrong", common::ACCESS_KEY)).await;
+    let wrong_secret = server.send_raw(&signed("wrong", crate::common::ACCESS_KEY)).await;
     assert_eq!((wrong_secret.status, wrong_secret.code()), is(403, "SignatureDoesNotMatch"));
     let wrong_key = server.send_raw(&signed(SECRET_KEY, "NOBODY")).await;
     assert_eq!((wrong_key.status, wrong_key.code()), is(403, "InvalidAccessKeyId"));
@@ -57,7 +53,15 @@ async fn presigned_urls_expire_and_cover_their_path() {
     server.put("/lake/other", b"private").await;
     let host = server.address.to_string();
     let sign = |expires, offset| {
-        sign::presigned("GET", "/lake/k", &host, SECRET_KEY, common::ACCESS_KEY, expires, offset)
+        sign::presigned(
+            "GET",
+            "/lake/k",
+            &host,
+            SECRET_KEY,
+            crate::common::ACCESS_KEY,
+            expires,
+            offset,
+        )
     };
     let ask = async |path: String| {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
@@ -291,7 +295,7 @@ async fn a_large_body_that_is_wrong_leaves_what_was_there(lane: Lane) {
         assert_eq!(code(&server, trailer).await, is(400, "BadDigest"));
         let request = put(path, &[], &body);
         let host = server.address.to_string();
-        let bytes = sign::signed(&request, &host, SECRET_KEY, common::ACCESS_KEY);
+        let bytes = sign::signed(&request, &host, SECRET_KEY, crate::common::ACCESS_KEY);
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
         stream.shutdown().await.unwrap();
@@ -310,7 +314,8 @@ async fn a_connection_cut_in_a_body_leaves_nothing() {
     let server = Server::start().await;
     let body = vec![7; 3 << 20];
     let request = Request { method: "PUT", path: "/lake/cut", body: &body, ..Default::default() };
-    let bytes = sign::signed(&request, &server.address.to_string(), SECRET_KEY, common::ACCESS_KEY);
+    let bytes =
+        sign::signed(&request, &server.address.to_string(), SECRET_KEY, crate::common::ACCESS_KEY);
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
     stream.shutdown().await.unwrap();

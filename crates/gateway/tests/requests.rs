@@ -1,10 +1,6 @@
 //! What a client sees of objects, lists, uploads and the gateway's own endpoints.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Lane, Request, Server, options, sign};
+use crate::common::{Answer, Dir, Lane, Request, Server, options, sign};
 use penstock_gateway::{Grant, Options};
 
 on_every_lane!(
@@ -352,8 +348,15 @@ async fn presigned_urls_open_without_headers(lane: Lane) {
     let server = Server::on(lane).await;
     server.put("/lake/k", b"shared").await;
     let host = server.address.to_string();
-    let path =
-        sign::presigned("GET", "/lake/k", &host, common::SECRET_KEY, common::ACCESS_KEY, 60, 0);
+    let path = sign::presigned(
+        "GET",
+        "/lake/k",
+        &host,
+        crate::common::SECRET_KEY,
+        crate::common::ACCESS_KEY,
+        60,
+        0,
+    );
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
     let got = server.send_raw(request.as_bytes()).await;
     assert_eq!((got.status, got.body.as_slice()), (200, &b"shared"[..]), "{}", got.text());
@@ -442,7 +445,7 @@ async fn anonymous_lets_unsigned_requests_in_and_still_verifies_signed_ones() {
         &Request { path: "/lake/k", ..Default::default() },
         "h",
         "wrong",
-        common::ACCESS_KEY,
+        crate::common::ACCESS_KEY,
     );
     assert_eq!(server.send_raw(&wrong).await.code(), "SignatureDoesNotMatch");
 }

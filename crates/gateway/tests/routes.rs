@@ -1,10 +1,6 @@
 //! Many back ends behind one endpoint, as a config file has them.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, serve_settings, sign};
+use crate::common::{ACCESS_KEY, Answer, Dir, Request, SECRET_KEY, Server, serve_settings, sign};
 use penstock_base::Settings;
 use penstock_gateway::{Config, Options, Surroundings};
 use penstock_testkit::fake::{FakeAzure, FakeHandle, FakeOptions, FakeS3};

@@ -1,11 +1,7 @@
 //! How many requests each operation costs on an S3 back end: one, or what the table says.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::costs::{costs, costs_status};
-use common::{Lane, Request, Server};
+use crate::common::costs::{costs, costs_status};
+use crate::common::{Lane, Request, Server};
 
 const MIB: usize = 1 << 20;
 const GET: &[&str] = &["GetObject"];

@@ -1,12 +1,8 @@
 //! Signatures of requests that a proxy has touched: the Host in its other form holds, and whatever
 //! else was changed or taken out is named.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::sign::{presigned, signed};
-use common::{ACCESS_KEY, Answer, Request, SECRET_KEY, Server};
+use crate::common::sign::{presigned, signed};
+use crate::common::{ACCESS_KEY, Answer, Request, SECRET_KEY, Server};
 
 /// Sends a request that was signed for one Host with another one.
 async fn moved(server: &Server, request: &Request<'_>, from: &str, to: &str) -> Answer {

@@ -1,10 +1,6 @@
 //! What an operator is told when the gateway cannot start.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Dir, Server, options, options_over, serve_settings};
+use crate::common::{Dir, Server, options, options_over, serve_settings};
 use penstock_base::{Error, Kind, Secret, ServeSettings};
 use penstock_gateway::{BackendOptions, BucketOptions, Gateway, KeyPair, Options};
 use std::path::PathBuf;
@@ -101,9 +97,9 @@ async fn a_proxy_that_is_no_address_is_told() {
 #[tokio::test]
 async fn secrets_stay_out_of_debug_output() {
     let dir = Dir::new();
-    assert!(!format!("{:?}", options(&dir)).contains(common::SECRET_KEY));
+    assert!(!format!("{:?}", options(&dir)).contains(crate::common::SECRET_KEY));
     let gateway = Gateway::bind(options(&dir)).await.unwrap();
-    assert!(!format!("{gateway:?}").contains(common::SECRET_KEY));
+    assert!(!format!("{gateway:?}").contains(crate::common::SECRET_KEY));
 }
 
 #[tokio::test]

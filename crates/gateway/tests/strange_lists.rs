@@ -1,10 +1,6 @@
 //! Back ends whose listings are not what they were asked for: nothing of those is shown.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Dir, Server, options_over};
+use crate::common::{Dir, Server, options_over};
 use penstock_base::Secret;
 use penstock_gateway::{BackendOptions, BucketOptions};
 use std::net::SocketAddr;

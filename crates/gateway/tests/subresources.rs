@@ -1,10 +1,6 @@
 //! What is set up on buckets: kept, told, removed, and 404 with S3's names where it never was.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Lane, Request, Server};
+use crate::common::{Lane, Request, Server};
 use penstock_gateway::{CorsRule, PageRule, Pattern};
 
 on_every_lane!(
@@ -85,7 +81,7 @@ async fn a_document_in_chunks_is_refused_by_name(lane: Lane) {
     let server = Server::on(lane).await;
     let send = async |method: &str, path: &str, pieces: &[&[u8]]| {
         let crc32 = ("x-amz-checksum-crc32", "AAAAAA==");
-        let body = common::sign::unsigned_chunks(pieces, crc32);
+        let body = crate::common::sign::unsigned_chunks(pieces, crc32);
         let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().to_string();
         let headers = [
             ("content-encoding", "aws-chunked"),

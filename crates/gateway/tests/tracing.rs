@@ -1,11 +1,7 @@
 //! Traces: each request is a span below the client's, and each request to a back end one below
 //! that, told in the logs and to the back end.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Dir, Lane, Request, SECRET_KEY, Server};
+use crate::common::{ACCESS_KEY, Dir, Lane, Request, SECRET_KEY, Server};
 use penstock_base::ServeSettings;
 use serde_json::Value;
 use std::collections::HashSet;

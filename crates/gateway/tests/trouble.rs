@@ -1,10 +1,6 @@
 //! Back ends that are busy, slow or down, and clients that take their time.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, sign};
+use crate::common::{ACCESS_KEY, Answer, Dir, Lane, Request, SECRET_KEY, Server, sign};
 use penstock_gateway::Options;
 use std::path::Path;
 use std::time::Duration;

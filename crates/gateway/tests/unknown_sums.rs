@@ -1,11 +1,7 @@
 //! A service of S3's interface that does not know checksums in `x-amz-checksum` headers: the
 //! gateway compares what clients send, and the service is spared it.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Request, Server, options_over, s3};
+use crate::common::{Answer, Dir, Request, Server, options_over, s3};
 use penstock_base::Secret;
 use penstock_testkit::fake::{FakeOptions, FakeS3};
 

@@ -1,10 +1,6 @@
 //! Pages of ListMultipartUploads: every upload once, and no more asked for than a page needs.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Lane, Request, Server};
+use crate::common::{Lane, Request, Server};
 
 const UPLOADS: usize = 40;
 

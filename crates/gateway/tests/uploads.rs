@@ -1,10 +1,6 @@
 //! Multipart uploads on every back end, each request through another replica.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Lane, Request, Server, azure, options_over, s3};
+use crate::common::{Answer, Dir, Lane, Request, Server, azure, options_over, s3};
 
 const MIB: usize = 1 << 20;
 
@@ -27,7 +23,7 @@ fn bytes(seed: u8, len: usize) -> Vec<u8> {
 /// A second gateway over the same back end. In memory there is no second view of it.
 async fn replica(server: &Server, lane: Lane) -> Option<Server> {
     let options = match (lane, &server.fake) {
-        (Lane::Local, _) => common::options(&server.dir),
+        (Lane::Local, _) => crate::common::options(&server.dir),
         (Lane::Azure, Some(fake)) => options_over(azure(fake)),
         (Lane::S3, Some(fake)) => options_over(s3(fake)),
         _ => return None,

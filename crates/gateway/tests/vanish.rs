@@ -1,12 +1,8 @@
 //! Clients that vanish in each state of a request: nothing is stored that was not whole, what was
 //! asked for happens or does not, and whatever the request held is given back.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::{at_rest, begun, begun_with, until};
-use common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server, read_answer, sign};
+use crate::common::raw::{at_rest, begun, begun_with, until};
+use crate::common::{ACCESS_KEY, Lane, Request, SECRET_KEY, Server, read_answer, sign};
 use tokio::io::AsyncReadExt as _;
 
 on_lane!(azure, Azure: in_the_head_or_the_body_leaves_what_was_there,

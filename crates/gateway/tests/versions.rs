@@ -1,11 +1,7 @@
 //! Versions of objects: kept by a directory, passed through to and from S3, refused by name
 //! elsewhere.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::{Answer, Dir, Lane, Request, Server, options, options_over, s3};
+use crate::common::{Answer, Dir, Lane, Request, Server, options, options_over, s3};
 
 const ENABLED: &[u8] =
     b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";

@@ -1,12 +1,8 @@
 //! Bodies that are held back until the bucket is another's: what was judged at the head counts for
 //! the bucket that there was.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
-
-mod common;
-
-use common::raw::begun_with;
-use common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, read_answer, sign};
+use crate::common::raw::begun_with;
+use crate::common::{ACCESS_KEY, Answer, Lane, Request, SECRET_KEY, Server, read_answer, sign};
 use penstock_base::Secret;
 use penstock_gateway::{KeyPair, Options};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -55,7 +51,7 @@ impl Server {
     }
 
     /// As [`Server::held_until`], of a bucket without object lock.
-    async fn held(&self, method: &str, path: &str, body: &str) -> Answer {
+    async fn held_without_lock(&self, method: &str, path: &str, body: &str) -> Answer {
         self.held_until(&[], method, path, body).await
     }
 
@@ -86,7 +82,7 @@ impl Server {
         read_answer(&mut stream, false).await
     }
 
-    async fn statuses(&self, path: &str) -> [u16; 2] {
+    async fn read_statuses(&self, path: &str) -> [u16; 2] {
         let ask = |who| self.send_as(who, Request { path, ..Default::default() });
         [ask(ACCESS_KEY).await.status, ask(OTHER).await.status]
     }
@@ -96,10 +92,10 @@ async fn nobody_sets_up_a_bucket_that_is_anothers_by_now(lane: Lane) {
     let server = Server::on_with(lane, owners).await;
     for (path, body) in [("/mine?policy", POLICY), ("/mine?acl", LIST), ("/mine?tagging", TAGS)] {
         server.done(ACCESS_KEY, "PUT", "/mine", b"").await;
-        let answer = server.held("PUT", path, body).await;
+        let answer = server.held_without_lock("PUT", path, body).await;
         assert_eq!((answer.status, answer.code().as_str()), (409, "OperationAborted"), "{path}");
-        assert_eq!(server.statuses("/mine/secret").await, [403, 200], "{path}");
-        assert_eq!(server.statuses("/mine?tagging").await, [403, 404], "{path}");
+        assert_eq!(server.read_statuses("/mine/secret").await, [403, 200], "{path}");
+        assert_eq!(server.read_statuses("/mine?tagging").await, [403, 404], "{path}");
         server.done(OTHER, "DELETE", "/mine/secret", b"").await;
         server.done(OTHER, "DELETE", "/mine", b"").await;
     }
@@ -112,9 +108,9 @@ async fn a_batch_removes_nothing_of_it(lane: Lane) {
         if let Some(policy) = policy {
             server.done(ACCESS_KEY, "PUT", "/mine?policy", policy.as_bytes()).await;
         }
-        let answer = server.held("POST", "/mine?delete", BATCH).await;
+        let answer = server.held_without_lock("POST", "/mine?delete", BATCH).await;
         assert_eq!((answer.status, answer.code().as_str()), (409, "OperationAborted"));
-        assert_eq!(server.statuses("/mine/secret").await, [403, 200]);
+        assert_eq!(server.read_statuses("/mine/secret").await, [403, 200]);
         server.done(OTHER, "DELETE", "/mine/secret", b"").await;
         server.done(OTHER, "DELETE", "/mine", b"").await;
     }
@@ -123,7 +119,7 @@ async fn a_batch_removes_nothing_of_it(lane: Lane) {
 async fn nor_are_its_versions_suspended(lane: Lane) {
     let server = Server::on_with(lane, owners).await;
     server.done(ACCESS_KEY, "PUT", "/mine", b"").await;
-    let answer = server.held("PUT", "/mine?versioning", SUSPENDED).await;
+    let answer = server.held_without_lock("PUT", "/mine?versioning", SUSPENDED).await;
     assert_eq!((answer.status, answer.code().as_str()), (409, "OperationAborted"));
 }
 
@@ -146,7 +142,7 @@ async fn nothing_is_written_there(lane: Lane) {
         let begun = server.done(ACCESS_KEY, "POST", "/mine/secret?uploads", b"").await.text();
         let id = begun.split_once("<UploadId>").unwrap().1.split_once('<').unwrap().0;
         let full = if path == part { format!("{path}{id}") } else { path.to_string() };
-        let answer = server.held("PUT", &full, body).await;
+        let answer = server.held_without_lock("PUT", &full, body).await;
         let found = (answer.status, answer.code());
         assert_eq!(found, (409, "OperationAborted".to_string()), "{path} {}", body.len());
         let ask = |path| server.send_as(OTHER, Request { path, ..Default::default() });

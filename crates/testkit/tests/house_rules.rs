@@ -136,6 +136,27 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn every_file_of_tests_is_compiled() {
+    let files = files();
+    let text_of = |path: &str| files.iter().find(|file| file.path == path).map(|file| &file.text);
+    let mains = files.iter().filter_map(|file| file.path.strip_suffix("/tests/main.rs"));
+    let mut complaints = Vec::new();
+    let mut merged = 0;
+    for package in mains {
+        let folder = format!("{package}/tests/");
+        let names = files.iter().filter_map(|file| file.path.strip_prefix(&folder));
+        let names: Vec<&str> =
+            names.filter(|name| !name.contains('/') && *name != "main.rs").collect();
+        let manifest = text_of(&format!("{package}/Cargo.toml")).expect("a package has a manifest");
+        let main = text_of(&format!("{folder}main.rs")).expect("it was found above");
+        complaints.extend(rules::tests_left_out(manifest, main, &names));
+        merged += 1;
+    }
+    assert!(merged > 1, "programs of many files were found: {merged}");
+    report(complaints);
+}
+
+#[test]
 fn reference_page_is_complete() {
     let page = std::fs::read_to_string(root().join("docs/reference.md"));
     report(rules::reference(&page.expect("docs/reference.md is tracked")));

@@ -119,6 +119,13 @@ fn links_and_reference_rows_can_be_missing() {
 }
 
 #[test]
+fn a_file_of_tests_can_be_left_out() {
+    let manifest = "[[test]]\nname = \"alone\"\npath = \"tests/alone.rs\"\n";
+    let left_out = rules::tests_left_out(manifest, "mod one;\n", &["alone.rs", "one.rs", "on.rs"]);
+    assert_eq!(left_out, ["tests/on.rs is in no program: name it in tests/main.rs"]);
+}
+
+#[test]
 fn a_wrong_arrow_is_told() {
     let architecture = "| penstock-a | penstock-b | penstock-c |\n| penstock-gone | | |\n";
     let dependency = |name: &str, kind: Option<&str>| json!({ "name": name, "kind": kind });

@@ -411,3 +411,17 @@ pub fn reference(page: &str) -> Vec<Complaint> {
         .map(|(name, _)| format!("docs/reference.md: the row of `{name}` is missing or altered"))
         .collect()
 }
+
+/// Files of a crate's `tests/` that no program compiles: where `autotests` is off, Cargo passes over
+/// a file that neither `tests/main.rs` nor a `path` of the manifest names.
+pub fn tests_left_out(manifest: &str, main: &str, files: &[&str]) -> Vec<Complaint> {
+    let is_run = |file: &str| {
+        let stem = file.trim_end_matches(".rs");
+        main.lines().any(|line| line == format!("mod {stem};"))
+            || manifest.contains(&format!("path = \"tests/{file}\""))
+    };
+    let left_out = files.iter().filter(|file| !is_run(file));
+    left_out
+        .map(|file| format!("tests/{file} is in no program: name it in tests/main.rs"))
+        .collect()
+}
