@@ -55,14 +55,17 @@ gateway() { PYTHONPATH=duckdb/test build/venv/bin/python scripts/gateway-test.py
 scripts/venv.sh test &
 venv=$!
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(lint rust build conformance sql python gateway nvme)
+[ ${#stages[@]} -gt 0 ] || stages=(lint rust build sql python gateway nvme conformance)
+# What late stages want, and takes minutes of both processors, is made beside the early ones, which
+# often wait. What it comes to, those stages tell: they wait for it, or try again.
+early=()
 case " ${stages[*]} " in
-  *" conformance "*)
-    # Nine minutes of a processor where it is not in the cache. What it comes to, the stage tells:
-    # it waits for this one, or tries again.
-    nice scripts/peers/seaweedfs.sh install >"$run/seaweedfs-install.log" 2>&1 &
-    ;;
+  *" sql "* | *" python "*) early+=("scripts/duckdb-core.sh $(duckdb_versions | head -n 1)") ;;
 esac
+case " ${stages[*]} " in
+  *" conformance "*) early+=("scripts/peers/seaweedfs.sh install") ;;
+esac
+for command in "${early[@]}"; do nice -n 19 $command || true; done >"$run/early.log" 2>&1 &
 passed=()
 failed=()
 not_run=()
