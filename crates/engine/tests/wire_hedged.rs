@@ -1,12 +1,10 @@
 //! Second requests for late answers, over HTTP: the first answer counts, the connection of the
 //! other one is given up at once, and no more than one in fifty is extra.
 
-#[path = "wire/relay.rs"]
-mod relay;
+use crate::wire::relay::Relay;
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Location, PutOptions, Query, Reader};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
-use relay::Relay;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

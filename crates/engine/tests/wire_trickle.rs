@@ -1,12 +1,10 @@
 //! Bodies that drip, over HTTP: the rest comes on another connection, the slow one is closed, and
 //! no more than one request in fifty is extra.
 
-#[path = "wire/relay.rs"]
-mod relay;
+use crate::wire::relay::Relay;
 use penstock_base::{Metric, Settings};
 use penstock_engine::{Engine, Known, Location, LoggedRequest, PutOptions, Query, Reader};
 use penstock_testkit::fake::{FakeHandle, FakeOptions, FakeS3};
-use relay::Relay;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

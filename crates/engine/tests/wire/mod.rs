@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+pub mod relay;
+
 use penstock_engine::{Engine, Location};
 use std::net::SocketAddr;
 
