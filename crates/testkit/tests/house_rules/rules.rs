@@ -412,8 +412,10 @@ pub fn reference(page: &str) -> Vec<Complaint> {
         .collect()
 }
 
-/// Files of a crate's `tests/` that no program compiles: where `autotests` is off, Cargo passes over
-/// a file that neither `tests/main.rs` nor a `path` of the manifest names.
+/// Files of a crate's `tests/` that no program compiles.
+///
+/// Where `autotests` is off, Cargo passes over a file that neither `tests/main.rs` nor a `path` of
+/// the manifest names.
 pub fn tests_left_out(manifest: &str, main: &str, files: &[&str]) -> Vec<Complaint> {
     let is_run = |file: &str| {
         let stem = file.trim_end_matches(".rs");
