@@ -39,6 +39,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterBarrier(config, engine);
 	RegisterScans(config, engine);
 	RegisterAttach(config, engine);
+	RegisterEncryption(config);
 	RegisterConnections(db, engine);
 	db.GetFileSystem().RegisterSubSystem(make_uniq<PenstockFileSystem>(engine));
 	db.GetFileSystem().RegisterSubSystem(make_uniq<VolumeFileSystem>(engine));

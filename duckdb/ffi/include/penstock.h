@@ -4,7 +4,7 @@
  * the matching *_free. Strings inside returned structs are borrowed from the handle that returned
  * them and live as long as it does. Nothing here throws; no Rust panic crosses. A function that can
  * fail returns false and sets *error (never null then); the caller frees it with ps_error_free.
- * Handles are thread-safe except ps_writer, which takes one call at a time.
+ * Handles are thread-safe except ps_writer and ps_message, which take one call at a time.
  */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
@@ -275,6 +275,26 @@ bool ps_spill_exists(const ps_volumes *volumes, ps_str url, bool *out, ps_error 
 bool ps_spill_create(const ps_volumes *volumes, ps_str url, const ps_pair *settings, size_t count, ps_error **error);
 bool ps_spill_list(const ps_volumes *volumes, ps_str url, ps_rows **out, ps_error **error); /* name */
 bool ps_spill_remove(const ps_volumes *volumes, ps_str url, ps_error **error); /* with the files in it */
+
+/* ---- encryption: AES in GCM (with a tag) or CTR (without), a message at a time; DuckDB makes and keeps keys and nonces ---- */
+typedef struct ps_message ps_message; /* being encrypted or decrypted; its key is wiped with it */
+typedef struct { const uint8_t *data; size_t len; } ps_bytes;
+typedef struct {
+	bool is_gcm; bool encrypts;
+	ps_bytes key;   /* 16, 24 or 32 bytes */
+	ps_bytes nonce; /* CTR: 16 bytes; GCM: usually 12 */
+	ps_bytes also;  /* GCM: what else the tag answers for */
+} ps_sealing;
+bool ps_message_new(const ps_sealing *sealing, ps_message **out, ps_error **error);
+/* Its next `len` bytes; `from` and `to` may overlap in any way. */
+bool ps_message_apply(ps_message *message, const uint8_t *from, uint8_t *to, size_t len, ps_error **error);
+/* The end of a message of GCM: its tag of up to 16 bytes, or whether this is the tag of what was decrypted. */
+bool ps_message_tag(ps_message *message, uint8_t *tag, size_t len, ps_error **error);
+bool ps_message_check_tag(ps_message *message, ps_bytes tag, ps_error **error);
+void ps_message_free(ps_message *message);
+bool ps_random(uint8_t *to, size_t len, ps_error **error); /* of the system's generator */
+bool ps_sha256(ps_bytes bytes, uint8_t *digest, ps_error **error); /* 32 bytes, as the next one's */
+bool ps_hmac_sha256(ps_bytes key, ps_bytes bytes, uint8_t *digest, ps_error **error);
 
 /* ---- introspection: every cell is text; the shim casts by column name. Requests: number, started_us (since the
  * epoch), statement, cause, attempt, method, url (as its user spelt it), range, status (0: no answer), first_byte_us,

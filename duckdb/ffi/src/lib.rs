@@ -6,6 +6,8 @@
 #![allow(unsafe_code)] // the other side is C++: pointers are what it can give
 
 mod abi;
+mod crypto;
+mod encryption;
 mod engine;
 mod error;
 mod file;
@@ -25,6 +27,7 @@ mod wrap;
 mod writing;
 
 pub use abi::{PsPair, PsStr};
+pub use encryption::*;
 pub use engine::*;
 pub use error::*;
 pub use file::*;

@@ -102,6 +102,8 @@ fn structs_have_the_same_fields_in_the_same_order() {
         ("ps_entry", "PsEntry"),
         ("ps_wrap_system", "PsWrapSystem"),
         ("ps_setting_info", "PsSettingInfo"),
+        ("ps_bytes", "PsBytes"),
+        ("ps_sealing", "PsSealing"),
     ] {
         let mut fields = source_fields(source);
         if source == "PsSettingInfo" {

@@ -3,6 +3,8 @@
 
 #include "duckdb.hpp"
 #include "duckdb/catalog/catalog_transaction.hpp"
+#include "duckdb/common/encryption_state.hpp"
+#include "duckdb/common/encryption_types.hpp"
 #include "duckdb/common/exception/http_exception.hpp"
 #include "duckdb/common/file_opener.hpp"
 #include "duckdb/common/file_system.hpp"
@@ -176,6 +178,42 @@ inline const string &FunctionName(const LogicalGet &get) {
 	return get.function.name;
 #endif
 }
+
+//! Ciphers, with the digests that 2.0 asks of them: it hashes the keys of Parquet files that it remembers.
+class CiphersAndDigests : public EncryptionUtil {
+public:
+	//! 32 bytes.
+	virtual void Sha256(const_data_ptr_t input, idx_t input_len, data_ptr_t output) const = 0;
+	virtual void HmacSha256(const_data_ptr_t key, idx_t key_len, const_data_ptr_t input, idx_t input_len,
+	                        data_ptr_t output) const = 0;
+
+#if PENSTOCK_DUCKDB_2
+	void Hash(CryptoHashFunction function, const_data_ptr_t input, idx_t input_len, data_ptr_t output) const override {
+		Want(function);
+		Sha256(input, input_len, output);
+	}
+	void Hmac(CryptoHashFunction function, const_data_ptr_t key, idx_t key_len, const_data_ptr_t input, idx_t input_len,
+	          data_ptr_t output) const override {
+		Want(function);
+		HmacSha256(key, key_len, input, input_len, output);
+	}
+	//! DuckDB has those of its own that are not.
+	bool SupportsHash(CryptoHashFunction function) const override {
+		return function == CryptoHashFunction::SHA256;
+	}
+	bool SupportsHmac(CryptoHashFunction function) const override {
+		return function == CryptoHashFunction::SHA256;
+	}
+
+private:
+	static void Want(CryptoHashFunction function) {
+		if (function != CryptoHashFunction::SHA256) {
+			throw NotImplementedException("Penstock has no MD5 and no SHA-1 for encryption, only SHA-256: LOAD httpfs, "
+			                              "which has them");
+		}
+	}
+#endif
+};
 
 //! Whether a scan has filters of its own.
 inline bool HasTableFilters(const LogicalGet &get) {

@@ -13,6 +13,8 @@ void RegisterScans(DBConfig &config, const shared_ptr<Engine> &engine);
 extern thread_local bool extension_load_is_pretended;
 //! Lets ATTACH reach our URLs without httpfs and azure.
 void RegisterAttach(DBConfig &config, const shared_ptr<Engine> &engine);
+//! Lets DuckDB encrypt without httpfs; whoever has given it ciphers before keeps that.
+void RegisterEncryption(DBConfig &config);
 //! The penstock_* settings, checked by the engine's table when they are set.
 void RegisterSettings(DBConfig &config);
 //! penstock_settings(), penstock_stats(), penstock_requests(), penstock_clear_cache() and others that tell.
