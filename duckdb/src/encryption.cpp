@@ -1,5 +1,5 @@
-// Gives DuckDB the ciphers of encrypted Parquet files, databases, logs and spilled buffers. What is encrypted, with what
-// key and nonce and in which layout is decided by DuckDB; the ciphers are those of the Rust library.
+// Gives DuckDB the ciphers of encrypted Parquet files, databases, logs and spilled buffers. DuckDB decides what is
+// encrypted, with which key and nonce, and in which layout; the ciphers are those of the Rust library.
 #include "extension.hpp"
 
 namespace penstock {
@@ -30,7 +30,8 @@ public:
 
 	size_t Process(const_data_ptr_t in, idx_t in_len, data_ptr_t out, idx_t out_len) override {
 		if (out_len < in_len) {
-			throw InvalidInputException("%llu encrypted bytes do not fit where there is room for %llu: the file is damaged",
+			throw InvalidInputException("%llu encrypted bytes do not fit where there is room for %llu: the file is "
+			                            "damaged",
 			                            in_len, out_len);
 		}
 		ps_error *error = nullptr;
@@ -59,8 +60,8 @@ private:
 	void Begin(bool encrypts_p, EncryptionNonce &nonce, const_data_ptr_t key, ps_bytes also) {
 		auto cipher = GetCipher();
 		if (cipher != EncryptionTypes::GCM && cipher != EncryptionTypes::CTR) {
-			throw NotImplementedException("Penstock encrypts by GCM and CTR, and this asks for another mode (number %d): "
-			                              "LOAD httpfs, which may have it",
+			throw NotImplementedException("Penstock encrypts by GCM and CTR, and this asks for another mode "
+			                              "(number %d): LOAD httpfs, which may have it",
 			                              int(cipher));
 		}
 		encrypts = encrypts_p;
