@@ -40,7 +40,7 @@ This page is printed from `scripts/conformance-gaps.tsv` by `scripts/conformance
 READY_S = 60.0
 """How long a server that listens may take until it makes a bucket."""
 EXAM_S = 300.0
-"""How long an exam may take: ten times what the slowest server needs."""
+"""How long an exam may take: an idle machine needs under ten for each."""
 LOG_LINES = 20
 """Lines of a server's log that are shown where its exam did not end."""
 
