@@ -1,5 +1,6 @@
 // Decides which secret and which DuckDB settings belong to a path; their meaning is the store's.
 #include "options.hpp"
+#include "theirs.hpp"
 
 #include <algorithm>
 
@@ -32,40 +33,8 @@ constexpr idx_t LONGEST_SCHEME = 8;
 //! Most secrets that an error text lists.
 constexpr idx_t LISTED_SECRETS_MAX = 5;
 
-struct StoreSetting {
-	const char *name;
-	LogicalTypeId type;
-	const char *default_value;
-	const char *description;
-};
-
-//! Same types and defaults as in httpfs and azure 1.5.5: whoever registers first defines them for all.
-const vector<StoreSetting> &StoreSettings() {
-	static const vector<StoreSetting> settings = {
-	    {"s3_region", LogicalTypeId::VARCHAR, nullptr, "S3 Region"},
-	    {"s3_access_key_id", LogicalTypeId::VARCHAR, nullptr, "S3 Access Key ID"},
-	    {"s3_secret_access_key", LogicalTypeId::VARCHAR, nullptr, "S3 Access Key"},
-	    {"s3_session_token", LogicalTypeId::VARCHAR, nullptr, "S3 Session Token"},
-	    {"s3_endpoint", LogicalTypeId::VARCHAR, nullptr, "S3 Endpoint"},
-	    {"s3_url_style", LogicalTypeId::VARCHAR, "vhost", "S3 URL style"},
-	    {"s3_use_ssl", LogicalTypeId::BOOLEAN, "true", "S3 use SSL"},
-	    {"s3_kms_key_id", LogicalTypeId::VARCHAR, nullptr, "S3 KMS Key ID"},
-	    {"s3_url_compatibility_mode", LogicalTypeId::BOOLEAN, "false", "Disable Globs and Query Parameters on S3 URLs"},
-	    {"s3_requester_pays", LogicalTypeId::BOOLEAN, "false", "S3 use requester pays mode"},
-	    {"azure_storage_connection_string", LogicalTypeId::VARCHAR, nullptr, "Azure connection string"},
-	    {"azure_account_name", LogicalTypeId::VARCHAR, nullptr, "Azure account name"},
-	    {"azure_endpoint", LogicalTypeId::VARCHAR, "blob.core.windows.net", "Azure endpoint"},
-	    {"azure_credential_chain", LogicalTypeId::VARCHAR, nullptr, "Azure credential chain"},
-	    {"azure_http_proxy", LogicalTypeId::VARCHAR, nullptr, "Proxy for Azure"},
-	    {"azure_proxy_user_name", LogicalTypeId::VARCHAR, nullptr, "User name of the proxy for Azure"},
-	    {"azure_proxy_password", LogicalTypeId::VARCHAR, nullptr, "Password of the proxy for Azure"},
-	};
-	return settings;
-}
-
-//! Settings of DuckDB itself and of httpfs that concern every HTTP request.
-constexpr const char *HTTP_SETTINGS[] = {"http_proxy",    "http_proxy_username",             "http_proxy_password",
-                                         "ca_cert_file",  "enable_server_cert_verification", "enable_curl_server_cert_verification"};
+//! Settings of DuckDB itself that concern every HTTP request.
+constexpr const char *HTTP_SETTINGS[] = {"http_proxy", "http_proxy_username", "http_proxy_password"};
 
 //! The path with its scheme in lower case: schemes are the same in any case (RFC 3986 section 3.1).
 string WithLowerScheme(const string &path) {
@@ -309,19 +278,13 @@ bool HasFileCache(optional_ptr<FileOpener> opener) {
 
 vector<string> StoreSettingNames() {
 	vector<string> names;
-	for (auto &setting : StoreSettings()) {
-		names.emplace_back(setting.name);
+	for (auto &setting : TheirSettings()) {
+		if (setting.meaning == "option") {
+			names.push_back(setting.name);
+		}
 	}
 	names.insert(names.end(), std::begin(HTTP_SETTINGS), std::end(HTTP_SETTINGS));
 	return names;
-}
-
-void RegisterStoreSettings(DBConfig &config) {
-	for (auto &setting : StoreSettings()) {
-		auto type = LogicalType(setting.type);
-		auto default_value = setting.default_value ? Value(setting.default_value).DefaultCastAs(type) : Value(type);
-		config.AddExtensionOption(setting.name, setting.description, LogicalType(setting.type), default_value);
-	}
 }
 
 } // namespace penstock

@@ -90,6 +90,7 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 	if (client) {
 		context = client->shared_from_this();
 		logger = client->logger;
+		engine->settings.TellInstead(*client);
 	}
 	ps_error *error = nullptr;
 	ps_statement statement {number, QueryInterrupted, this};

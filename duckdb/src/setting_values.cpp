@@ -2,6 +2,7 @@
 #include "setting_values.hpp"
 
 #include "options.hpp"
+#include "theirs.hpp"
 
 namespace penstock {
 
@@ -16,6 +17,12 @@ bool Same(const Value &a, const Value &b) {
 		return BooleanValue::Get(a) == BooleanValue::Get(b);
 	case LogicalTypeId::BIGINT:
 		return BigIntValue::Get(a) == BigIntValue::Get(b);
+	case LogicalTypeId::UBIGINT:
+		return UBigIntValue::Get(a) == UBigIntValue::Get(b);
+	case LogicalTypeId::INTEGER:
+		return IntegerValue::Get(a) == IntegerValue::Get(b);
+	case LogicalTypeId::FLOAT:
+		return FloatValue::Get(a) == FloatValue::Get(b);
 	case LogicalTypeId::VARCHAR:
 		return StringValue::Get(a) == StringValue::Get(b);
 	default:
@@ -67,6 +74,13 @@ SettingValues::SettingValues(DatabaseInstance &db) : db(db) {
 	for (auto name : StoreSettingNames()) {
 		stores.emplace_back(name);
 	}
+	for (auto &setting : TheirSettings()) {
+		if (setting.meaning == "ours") {
+			mapped.emplace_back(setting.name, setting.default_value);
+		} else if (setting.meaning == "fixed") {
+			fixed.emplace_back(setting.name, setting.default_value);
+		}
+	}
 	Resolve();
 }
 
@@ -78,11 +92,21 @@ void SettingValues::Resolve() {
 	for (auto &slot : stores) {
 		slot.Resolve(config);
 	}
+	for (auto theirs : {&mapped, &fixed}) {
+		for (auto &setting : *theirs) {
+			setting.slot.Resolve(config);
+		}
+	}
 }
 
 Pairs SettingValues::Changed(optional_ptr<ClientContext> client) const {
 	Pairs pairs;
 	Value value;
+	for (auto &setting : mapped) {
+		if (setting.slot.Get(db, client, value) && !value.IsNull() && !Same(value, setting.initial)) {
+			pairs.Add(setting.slot.name, TextOf(value));
+		}
+	}
 	for (auto &setting : own) {
 		if (setting.slot.Get(db, client, value) && !value.IsNull() && !Same(value, setting.initial)) {
 			pairs.Add(setting.key, TextOf(value));
@@ -104,6 +128,37 @@ void SettingValues::AddStoreSettings(Pairs &pairs, FileOpener &opener, const str
 		auto text = TextOf(value);
 		if (!text.empty()) {
 			pairs.Add(slot.name, std::move(text));
+		}
+	}
+}
+
+void SettingValues::Tell(ClientContext &client, Their &setting, const Value &value) {
+	auto instead = InsteadOf(setting.slot.name, value);
+	if (instead.empty() || !client.logger->ShouldLog(DefaultLogType::NAME, LogLevel::LOG_WARNING) ||
+	    setting.is_told.exchange(true)) {
+		return;
+	}
+	client.logger->WriteLog(DefaultLogType::NAME, LogLevel::LOG_WARNING,
+	                        "The setting \"" + setting.slot.name + "\" changes nothing in Penstock: " + instead);
+}
+
+void SettingValues::TellInstead(ClientContext &client) {
+	if (!client.logger || !client.logger->ShouldLog(DefaultLogType::NAME, LogLevel::LOG_WARNING)) {
+		return;
+	}
+	Value value;
+	for (auto &setting : fixed) {
+		if (!setting.is_told && setting.slot.Get(db, &client, value) && !value.IsNull() &&
+		    !Same(value, setting.initial)) {
+			Tell(client, setting, value);
+		}
+	}
+}
+
+void SettingValues::TellInstead(ClientContext &client, const string &name, const Value &value) {
+	for (auto &setting : fixed) {
+		if (setting.slot.name == name && client.logger && !value.IsNull()) {
+			Tell(client, setting, value);
 		}
 	}
 }

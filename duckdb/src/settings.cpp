@@ -2,6 +2,7 @@
 #include "extension.hpp"
 
 #include "options.hpp"
+#include "theirs.hpp"
 
 #include <cstdlib>
 #include <utility>
@@ -109,7 +110,7 @@ void RegisterSettings(DBConfig &config) {
 		                          Value(InitialValue(info)).DefaultCastAs(type),
 		                          CallbackAt(index, std::make_index_sequence<CALLBACK_COUNT>()));
 	}
-	RegisterStoreSettings(config);
+	RegisterTheirSettings(config);
 }
 
 } // namespace penstock

@@ -3,6 +3,7 @@
 use crate::report::exit_code;
 use crate::settings::{flag, variable_of};
 use penstock_base::metrics::{DeviceMetric, GATEWAY, Metric};
+use penstock_base::settings::theirs::{self, Meaning};
 use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
 use penstock_base::{ByteSize, Kind, Result, Settings};
 use penstock_engine::store_options::{self, Family};
@@ -40,6 +41,7 @@ pub fn page() -> Result<String> {
          with them.\n\n",
     );
     settings(&mut page);
+    their_settings(&mut page);
     serve_settings(&mut page);
     metrics(&mut page);
     device_metrics(&mut page);
@@ -152,6 +154,23 @@ fn settings(page: &mut String) {
     if let Some(row) = TABLE.iter().find(|row| row.name == "part_size_bytes") {
         let (flag, variable) = (flag(row.name), variable_of(row.name));
         let _ = writeln!(page, "\nFor example `{}` is `{flag}` and `{variable}`.", row.name);
+    }
+}
+
+fn their_settings(page: &mut String) {
+    page.push_str(
+        "\n## Settings of httpfs, azure and aws\n\n\
+         DuckDB takes them where those extensions are not loaded, with their types. One whose value \
+         is not followed leaves one warning in `duckdb_logs` for a database, with what Penstock \
+         does instead.\n\n\
+         | name | what it does | in Penstock |\n| --- | --- | --- |\n",
+    );
+    for row in theirs::TABLE {
+        let here = match row.meaning {
+            Meaning::Fixed(_, instead) => format!("not followed: {instead}"),
+            _ => "followed".to_string(),
+        };
+        line(page, &[&code(row.name), row.doc, &here]);
     }
 }
 

@@ -65,8 +65,6 @@ table! {
         "http_proxy_username" "User name for the proxy.";
         "http_proxy_password" "Password for the proxy.";
         "ca_cert_file" "PEM file of certificate authorities to trust besides the system's.";
-        "enable_server_cert_verification" "Read by httpfs only; certificates are always checked here unless verify_ssl is false.";
-        "enable_curl_server_cert_verification" "Read by httpfs only; certificates are always checked here unless verify_ssl is false.";
         "verify_ssl" "Whether the server's certificate is checked; true where not given.";
         "extra_http_headers." "A header sent with every request: the name stands behind the dot.";
         "extra_http_headers" "Headers sent with every request, as lines of `Name: value`.";
@@ -100,6 +98,7 @@ table! {
         "s3_kms_key_id" "DuckDB's setting for `kms_key_id`.";
         "s3_url_compatibility_mode" "DuckDB's setting for `url_compatibility_mode`.";
         "s3_requester_pays" "DuckDB's setting for `requester_pays`.";
+        "enable_global_s3_configuration" "Whether the environment may give credentials, region and endpoint; true where not given.";
     }
     &[S3, Gcs, Azure] => {
         "endpoint" "Host and port of the service, with or without http:// or https://.";

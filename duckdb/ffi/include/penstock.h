@@ -45,6 +45,14 @@ bool ps_setting_check(ps_str name, ps_str value, ps_error **error); /* for SET c
 ps_rows *ps_setting_shown(ps_str name, ps_str value);
 ps_str ps_version(void);
 
+/* ---- the settings of httpfs, azure and aws; those that mean settings of ours are pairs of ps_query_new, too ---- */
+/* Name, type of DuckDB, default (NULL unless has_default), meaning (option of the stores, shim, ours, fixed), doc. */
+ps_rows *ps_theirs(void);
+/* For SET callbacks: the value to be kept, in one cell. */
+bool ps_theirs_taken(ps_str name, ps_str value, ps_rows **out, ps_error **error);
+/* What is done instead of following a value, as the end of a sentence; empty where it is followed. Never freed. */
+ps_str ps_theirs_instead(ps_str name, ps_str value);
+
 /* ---- engine ---- */
 bool ps_engine_new(const ps_pair *settings, size_t count, ps_engine **out, ps_error **error);
 void ps_engine_free(ps_engine *engine);

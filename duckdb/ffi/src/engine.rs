@@ -4,6 +4,7 @@ use crate::abi::{PsPair, PsStr, free, give, handle, pairs};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::Settings;
+use penstock_base::settings::theirs;
 use penstock_engine::{Engine, print_panics_without_secrets, settings_here};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -63,7 +64,9 @@ pub(crate) fn with_pairs(
     pairs: &[(String, String)],
 ) -> penstock_base::Result<Settings> {
     for (name, value) in pairs {
-        settings.set(name, value)?;
+        if !theirs::apply(&mut settings, name, value)? {
+            settings.set(name, value)?;
+        }
     }
     Ok(settings)
 }

@@ -1,6 +1,7 @@
 //! Introspection tables: every cell is text.
 
 use crate::abi::{PsStr, free};
+use penstock_base::settings::theirs::{Meaning, TheirSetting, TheirType};
 use penstock_base::{DeviceMetric, Metric, Metrics};
 use penstock_engine::device_meter::{Reading, readings as device_readings};
 use penstock_engine::{CacheEntry, LoggedRequest, Statement};
@@ -41,9 +42,38 @@ const REQUESTS: &[&str] = &[
     "request_url",
 ];
 
+const THEIRS: &[&str] = &["name", "type", "has_default", "default", "meaning", "doc"];
+
 const CACHE: &[&str] = &["cache", "url", "object", "etag", "size_bytes", "cached_bytes", "blocks"];
 
+fn their_row(row: &TheirSetting) -> Vec<String> {
+    let their_type = match row.their_type {
+        TheirType::Bool => "BOOLEAN",
+        TheirType::Unsigned => "UBIGINT",
+        TheirType::Signed => "BIGINT",
+        TheirType::Integer => "INTEGER",
+        TheirType::Float => "FLOAT",
+        TheirType::Text => "VARCHAR",
+        TheirType::Texts => "VARCHAR[]",
+        TheirType::Map => "MAP",
+    };
+    let meaning = match row.meaning {
+        Meaning::Option => "option",
+        Meaning::Shim => "shim",
+        Meaning::Ours(_) => "ours",
+        Meaning::Fixed(..) => "fixed",
+    };
+    let has_default = row.default.is_some().to_string();
+    let default = row.default.unwrap_or_default();
+    [row.name, their_type, &has_default, default, meaning, row.doc].map(str::to_string).to_vec()
+}
+
 impl PsRows {
+    /// The settings of httpfs, azure and aws.
+    pub(crate) fn of_theirs(table: &[TheirSetting]) -> Self {
+        PsRows { columns: THEIRS, rows: table.iter().map(their_row).collect() }
+    }
+
     pub(crate) fn of_metrics(metrics: &Metrics) -> Self {
         PsRows { columns: STATS, rows: Metric::ALL.iter().map(|row| stat(metrics, row)).collect() }
     }

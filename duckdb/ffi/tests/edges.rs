@@ -281,6 +281,28 @@ fn settings_are_checked_by_the_table() {
 }
 
 #[test]
+fn settings_of_theirs_are_taken_told_or_refused() {
+    let (mut rows, mut error) = (null_mut(), null_mut());
+    // SAFETY: readable texts, writable out-parameters.
+    unsafe {
+        let table = ps_theirs();
+        assert_eq!(ps_rows_count(table), penstock_base::settings::theirs::TABLE.len());
+        assert_eq!(ps_rows_cell(table, 0, 0).text("a cell").unwrap(), "s3_region");
+        ps_rows_free(table);
+        let name = lend("httpfs_client_implementation");
+        assert!(ps_theirs_taken(name, lend("curl"), &mut rows, &mut error));
+        assert_eq!(ps_rows_cell(rows, 0, 0).text("a cell").unwrap(), "curl");
+        ps_rows_free(rows);
+        assert!(!ps_theirs_taken(name, lend("wget"), &mut rows, &mut error));
+        assert_eq!(told(error).0, Kind::Invalid as i32);
+        let instead = ps_theirs_instead(lend("force_download"), lend("true"));
+        assert!(instead.text("a text").unwrap().contains("only what a query needs"));
+        let nothing = ps_theirs_instead(lend("force_download"), lend("false"));
+        assert_eq!(nothing.text("a text").unwrap(), "");
+    }
+}
+
+#[test]
 fn an_interrupted_wait_ends_as_cancelled() {
     unsafe extern "C" fn always(_context: *mut c_void) -> bool {
         true

@@ -38,7 +38,5 @@ bool HasFileCache(optional_ptr<FileOpener> opener);
 vector<string> StoreSettingNames();
 //! The penstock_* settings with the values that the environment (PENSTOCK_<NAME>) or the table gives them.
 vector<std::pair<string, Value>> InitialValues();
-//! The families' settings that httpfs and azure define too; registered so that SET works without them.
-void RegisterStoreSettings(DBConfig &config);
 
 } // namespace penstock

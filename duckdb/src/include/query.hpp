@@ -205,6 +205,10 @@ public:
 	//! SET gives this setting a value: its limit holds from now on, also for what no statement of ours begins
 	//! (what DuckDB spills).
 	void Adopt(ClientContext &client, const string &name, const string &value);
+	//! SET gives a setting of another extension a value: warns where it is not followed.
+	void TellInstead(ClientContext &client, const string &name, const Value &value) {
+		engine->settings.TellInstead(client, name, value);
+	}
 	//! True on a thread that runs a task of this connection's statement.
 	static bool RunsTaskOf(const ClientContext &client);
 	//! The statement whose plan the calling thread runs; null where it runs none.

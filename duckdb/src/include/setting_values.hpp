@@ -36,11 +36,16 @@ public:
 
 	//! Looks for settings that an extension has registered since.
 	void Resolve();
-	//! The penstock_* settings whose value is not the one that the engine was made with.
+	//! The penstock_* settings whose value is not the one that the engine was made with, behind those of httpfs, azure
+	//! and aws that mean the same and were changed.
 	Pairs Changed(optional_ptr<ClientContext> client) const;
 	//! Adds the values of store settings: of one family (`s3_`, `azure_`, or empty for none), and those
 	//! for every HTTP request.
 	void AddStoreSettings(Pairs &pairs, FileOpener &opener, const string &prefix) const;
+	//! Warns, once for each setting of httpfs, azure and aws, where it has a value that is not followed.
+	void TellInstead(ClientContext &client);
+	//! The same of a value that one of them is about to have.
+	void TellInstead(ClientContext &client, const string &name, const Value &value);
 
 private:
 	struct Own {
@@ -50,8 +55,20 @@ private:
 		string key;
 		Value initial;
 	};
+	//! Of another extension.
+	struct Their {
+		Their(const string &name, Value initial) : slot(name), initial(std::move(initial)) {
+		}
+		SettingSlot slot;
+		Value initial;
+		atomic<bool> is_told {false};
+	};
+	static void Tell(ClientContext &client, Their &setting, const Value &value);
+
 	DatabaseInstance &db;
 	std::deque<Own> own;
+	std::deque<Their> mapped;
+	std::deque<Their> fixed;
 	std::deque<SettingSlot> stores;
 };
 

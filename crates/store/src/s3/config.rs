@@ -114,7 +114,9 @@ pub(crate) fn read(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<S3Config> {
     check_bucket(bucket)?;
-    let environment = |name: &str| environment(name).filter(|text| !text.trim().is_empty());
+    let is_asked = own.flag(&["enable_global_s3_configuration"])?.unwrap_or(true);
+    let environment =
+        |name: &str| environment(name).filter(|text| is_asked && !text.trim().is_empty());
     let google = matches!(scheme, "gs" | "gcs");
     let endpoint = Endpoint::of(scheme, own, url, &environment)?;
     let options = &url.clone().joined(own);

@@ -1,0 +1,47 @@
+//! The settings of httpfs, azure and aws, which a database takes without them.
+
+use crate::abi::{PsStr, give};
+use crate::error::{PsError, guarded, quiet};
+use crate::rows::PsRows;
+use penstock_base::settings::theirs::{TABLE, instead, taken};
+use std::ptr::null_mut;
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn ps_theirs() -> *mut PsRows {
+    quiet(null_mut(), || PsRows::of_theirs(TABLE).give())
+}
+
+/// See the header.
+///
+/// # Safety
+/// The texts are readable, the out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_theirs_taken(
+    name: PsStr,
+    value: PsStr,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let kept = taken(name.text("the setting's name")?, value.text("the setting")?)?;
+            give(out, PsRows::of_text(kept))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// The texts are readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_theirs_instead(name: PsStr, value: PsStr) -> PsStr {
+    quiet(PsStr::EMPTY, || {
+        // SAFETY: the caller vouches for the texts.
+        let texts = unsafe { name.text("the name").ok().zip(value.text("the value").ok()) };
+        texts.and_then(|(name, value)| instead(name, value)).map_or(PsStr::EMPTY, PsStr::lend)
+    })
+}
