@@ -232,7 +232,8 @@ bool CurrentOptions(DatabaseInstance &db, const string &path, const ps_pair *use
 	auto settings = StoreSettingNames();
 	for (size_t index = 0; index < count; index++) {
 		auto name = Text(used[index].key);
-		if (std::find(settings.begin(), settings.end(), name) != settings.end()) {
+		if (StringUtil::StartsWith(name, EMPTIED_OPTION) ||
+		    std::find(settings.begin(), settings.end(), name) != settings.end()) {
 			current.Add(name, Text(used[index].value));
 		}
 	}

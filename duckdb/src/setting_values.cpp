@@ -128,6 +128,9 @@ void SettingValues::AddStoreSettings(Pairs &pairs, FileOpener &opener, const str
 		auto text = TextOf(value);
 		if (!text.empty()) {
 			pairs.Add(slot.name, std::move(text));
+		} else if (slot.family == "s3_") {
+			// What the environment has in its place does not count.
+			pairs.Add(EMPTIED_OPTION + slot.name, "true");
 		}
 	}
 }

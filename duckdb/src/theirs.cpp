@@ -7,6 +7,7 @@
 
 #include "query.hpp"
 
+#include <cstdlib>
 #include <utility>
 
 namespace penstock {
@@ -36,6 +37,23 @@ LogicalType TypeOf(const string &type) {
 		return LogicalType::MAP(LogicalType::VARCHAR, LogicalType::VARCHAR);
 	}
 	return type == "VARCHAR[]" ? LogicalType::LIST(LogicalType::VARCHAR) : LogicalType::VARCHAR;
+}
+
+//! What the environment gives a setting, or its default.
+Value FirstValue(const TheirSetting &setting) {
+	for (auto &variable : StringUtil::Split(setting.variables, " ")) {
+		auto text = std::getenv(variable.c_str());
+		if (!text || !*text) {
+			continue;
+		}
+		try {
+			return Value(text).DefaultCastAs(setting.type);
+		} catch (std::exception &) {
+			throw InvalidInputException("The environment variable %s is \"%s\": %s takes a value of type %s", variable,
+			                            text, setting.name, setting.type.ToString());
+		}
+	}
+	return setting.default_value;
 }
 
 //! As whoever keeps the value would: a text that a file or a client is named by.
@@ -70,13 +88,15 @@ set_option_callback_t TheirCallbackAt(size_t wanted, std::index_sequence<INDEX..
 	return CALLBACKS[wanted];
 }
 
-//! Where a setting has no value at all, current_setting() looks for the extension that has it, on the Internet.
-void SetToNull(DBConfig &config, const TheirSetting &setting) {
+//! Gives a setting its first value, if nobody else did. What the environment gives is a value as any other, to DuckDB 2.0
+//! too, which tells defaults from values. Where there is none at all, current_setting() looks for the extension that has
+//! the setting, on the Internet.
+void GiveFirstValue(DBConfig &config, const TheirSetting &setting, const Value &first) {
 	ExtensionOption option;
 	Value value;
 	if (config.TryGetExtensionOption(Name(setting.name), option) &&
 	    !config.TryGetCurrentUserSetting(option.setting_index.GetIndex(), value)) {
-		config.SetOption(option.setting_index.GetIndex(), Value(setting.type));
+		config.SetOption(option.setting_index.GetIndex(), first);
 	}
 }
 
@@ -91,7 +111,7 @@ const vector<TheirSetting> &TheirSettings() {
 			auto has_default = rows.Cell(row, "has_default") == "true";
 			auto value = has_default ? Value(rows.Cell(row, "default")).DefaultCastAs(type) : Value(type);
 			read.push_back({rows.Cell(row, "name"), std::move(type), has_default, std::move(value),
-			                rows.Cell(row, "meaning"), rows.Cell(row, "doc")});
+			                rows.Cell(row, "meaning"), rows.Cell(row, "doc"), rows.Cell(row, "variables")});
 		}
 		return read;
 	}();
@@ -106,10 +126,11 @@ void RegisterTheirSettings(DBConfig &config) {
 	}
 	for (size_t index = 0; index < settings.size(); index++) {
 		auto &setting = settings[index];
-		config.AddExtensionOption(Name(setting.name), setting.doc, setting.type, setting.default_value,
+		auto first = FirstValue(setting);
+		config.AddExtensionOption(Name(setting.name), setting.doc, setting.type, first,
 		                          TheirCallbackAt(index, std::make_index_sequence<THEIR_CALLBACK_COUNT>()));
-		if (!setting.has_default) {
-			SetToNull(config, setting);
+		if (!setting.has_default || !setting.variables.empty()) {
+			GiveFirstValue(config, setting, first);
 		}
 	}
 }

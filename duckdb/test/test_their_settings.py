@@ -76,3 +76,56 @@ def test_values_that_httpfs_refuses_are_refused() -> None:
     kept = con.execute("SELECT current_setting('ca_cert_file')").fetchone()
     assert kept
     assert str(kept[0]).endswith("/README.md")
+
+
+VARIABLES = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": "us-east-1",
+    "DUCKDB_S3_USE_SSL": "false",
+    "DUCKDB_S3_REQUESTER_PAYS": "true",
+    "DUCKDB_S3_KMS_KEY_ID": "kms-of-the-environment",
+}
+
+
+def test_the_environment_is_obeyed_shown_and_put_aside(
+    fakes: dict[str, Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = fakes["s3"]
+    for name, text in (VARIABLES | {"DUCKDB_S3_ENDPOINT": fake.address}).items():
+        monkeypatch.setenv(name, text)
+    con = connect()
+    shown = {
+        name: con.execute(f"SELECT current_setting('s3_{name}')::VARCHAR").fetchone()
+        for name in ("region", "endpoint", "use_ssl", "requester_pays", "kms_key_id")
+    }
+    assert shown == {
+        "region": ("us-east-1",),
+        "endpoint": (fake.address,),
+        "use_ssl": ("false",),
+        "requester_pays": ("true",),
+        "kms_key_id": ("kms-of-the-environment",),
+    }
+    secret = con.execute("SELECT current_setting('s3_secret_access_key')").fetchone()
+    assert secret == (None,), "a query cannot read credentials"
+    con.execute("SET s3_kms_key_id = ''")
+    for scheme in ("s3", "r2"):
+        con.execute(f"COPY (SELECT 1 AS i) TO '{scheme}://their/environment.csv'")
+        rows = con.execute(f"FROM '{scheme}://their/environment.csv'").fetchall()
+        assert rows == [(1,)]
+    con.execute("SET s3_access_key_id = ''")
+    with pytest.raises(duckdb.Error, match="403|denied|credentials"):
+        con.execute("COPY (SELECT 2 AS i) TO 's3://their/environment.csv'")
+    con.execute("RESET s3_access_key_id")
+    con.execute("COPY (SELECT 2 AS i) TO 's3://their/environment.csv'")
+    port = fake.address.rpartition(":")[2]
+    con.execute("SET enable_global_s3_configuration = false")
+    con.execute(f"SET s3_endpoint = 'http://localhost:{port}'")
+    with pytest.raises(duckdb.Error, match="403|denied|credentials"):
+        con.execute("COPY (SELECT 3 AS i) TO 's3://their/environment.csv'")
+
+
+def test_a_wrong_variable_of_theirs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUCKDB_S3_USE_SSL", "maybe")
+    with pytest.raises(duckdb.InvalidInputException, match="DUCKDB_S3_USE_SSL"):
+        connect()

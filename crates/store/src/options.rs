@@ -98,6 +98,7 @@ table! {
         "s3_kms_key_id" "DuckDB's setting for `kms_key_id`.";
         "s3_url_compatibility_mode" "DuckDB's setting for `url_compatibility_mode`.";
         "s3_requester_pays" "DuckDB's setting for `requester_pays`.";
+        "emptied." "The setting behind the dot is empty: what the environment has in its place does not count.";
         "enable_global_s3_configuration" "Whether the environment may give credentials, region and endpoint; true where not given.";
     }
     &[S3, Gcs, Azure] => {
@@ -183,6 +184,12 @@ impl StoreOptions {
         self
     }
 
+    /// These options but for those that are to be left out, by name and value.
+    pub(crate) fn without(&self, is_out: impl Fn(&str, &str) -> bool) -> Self {
+        let kept = self.0.iter().filter(|(name, value)| !is_out(name, value.reveal()));
+        StoreOptions(kept.cloned().collect())
+    }
+
     /// The value of an option, if it is given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.reveal())
@@ -217,14 +224,10 @@ impl StoreOptions {
     /// `Invalid` for a value that is no flag.
     pub fn flag(&self, names: &[&str]) -> Result<Option<bool>> {
         let Some(text) = self.first_of(names) else { return Ok(None) };
-        match text.trim().to_ascii_lowercase().as_str() {
-            "true" | "1" | "t" | "yes" | "on" => Ok(Some(true)),
-            "false" | "0" | "f" | "no" | "off" => Ok(Some(false)),
-            _ => Err(Error::new(
-                Kind::Invalid,
-                format!("store option `{}` takes true or false, not `{text}`", names[0]),
-            )),
-        }
+        flag(text).map(Some).ok_or_else(|| {
+            let what = format!("store option `{}` takes true or false, not `{text}`", names[0]);
+            Error::new(Kind::Invalid, what)
+        })
     }
 
     /// Headers to send with every request.
@@ -255,6 +258,15 @@ impl StoreOptions {
             Some(name) => format!("secret '{name}'"),
             None => "no secret".to_string(),
         }
+    }
+}
+
+/// A flag, as DuckDB prints and people write it; `None` for what is none.
+pub(crate) fn flag(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" | "t" | "yes" | "on" => Some(true),
+        "false" | "0" | "f" | "no" | "off" => Some(false),
+        _ => None,
     }
 }
 

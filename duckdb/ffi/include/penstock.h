@@ -46,7 +46,8 @@ ps_rows *ps_setting_shown(ps_str name, ps_str value);
 ps_str ps_version(void);
 
 /* ---- the settings of httpfs, azure and aws; those that mean settings of ours are pairs of ps_query_new, too ---- */
-/* Name, type of DuckDB, default (NULL unless has_default), meaning (option of the stores, shim, ours, fixed), doc. */
+/* Name, type of DuckDB, default (NULL unless has_default), meaning (option of the stores, shim, ours, fixed), doc, and
+ * the variables of the environment, of which the first that is set wins over the default. */
 ps_rows *ps_theirs(void);
 /* For SET callbacks: the value to be kept, in one cell. */
 bool ps_theirs_taken(ps_str name, ps_str value, ps_rows **out, ps_error **error);

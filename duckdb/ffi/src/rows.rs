@@ -1,7 +1,7 @@
 //! Introspection tables: every cell is text.
 
 use crate::abi::{PsStr, free};
-use penstock_base::settings::theirs::{Meaning, TheirSetting, TheirType};
+use penstock_base::settings::theirs::{Meaning, TheirSetting, TheirType, variables};
 use penstock_base::{DeviceMetric, Metric, Metrics};
 use penstock_engine::device_meter::{Reading, readings as device_readings};
 use penstock_engine::{CacheEntry, LoggedRequest, Statement};
@@ -42,7 +42,7 @@ const REQUESTS: &[&str] = &[
     "request_url",
 ];
 
-const THEIRS: &[&str] = &["name", "type", "has_default", "default", "meaning", "doc"];
+const THEIRS: &[&str] = &["name", "type", "has_default", "default", "meaning", "doc", "variables"];
 
 const CACHE: &[&str] = &["cache", "url", "object", "etag", "size_bytes", "cached_bytes", "blocks"];
 
@@ -65,7 +65,9 @@ fn their_row(row: &TheirSetting) -> Vec<String> {
     };
     let has_default = row.default.is_some().to_string();
     let default = row.default.unwrap_or_default();
-    [row.name, their_type, &has_default, default, meaning, row.doc].map(str::to_string).to_vec()
+    let variables = variables(row.name).join(" ");
+    let cells = [row.name, their_type, &has_default, default, meaning, row.doc, &variables];
+    cells.map(str::to_string).to_vec()
 }
 
 impl PsRows {

@@ -11,6 +11,9 @@ namespace penstock {
 //! A value as text; the common types without DuckDB's casts, which build vectors for it.
 string TextOf(const Value &value);
 
+//! How the option begins that says of a setting that it was given an empty text.
+static constexpr const char *EMPTIED_OPTION = "emptied.";
+
 //! One setting of DuckDB, of another extension or of ours. Found once, read often, from any thread.
 class SettingSlot {
 public:

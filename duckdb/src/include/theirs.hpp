@@ -14,6 +14,8 @@ struct TheirSetting {
 	//! option, shim, ours or fixed.
 	string meaning;
 	string doc;
+	//! Of the environment, with spaces between.
+	string variables;
 };
 
 //! In the table's order.

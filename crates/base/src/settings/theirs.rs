@@ -254,6 +254,19 @@ fn uploads(settings: &mut Settings, threads: u64) {
     settings.upload_concurrency = within("upload_concurrency", threads.max(1));
 }
 
+/// The variables of the environment that give a setting its first value; the first that is set
+/// counts. The credentials among them are shown in no setting.
+pub fn variables(name: &str) -> &'static [&'static str] {
+    match name {
+        "s3_region" => &["AWS_REGION", "AWS_DEFAULT_REGION"],
+        "s3_endpoint" => &["DUCKDB_S3_ENDPOINT"],
+        "s3_use_ssl" => &["DUCKDB_S3_USE_SSL"],
+        "s3_kms_key_id" => &["DUCKDB_S3_KMS_KEY_ID"],
+        "s3_requester_pays" => &["DUCKDB_S3_REQUESTER_PAYS"],
+        _ => &[],
+    }
+}
+
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static TheirSetting> {
     TABLE.iter().find(|row| row.name == name)

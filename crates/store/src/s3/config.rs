@@ -6,6 +6,7 @@ mod endpoint;
 use crate::options::StoreOptions;
 use ::http::{HeaderName, HeaderValue};
 use endpoint::{Endpoint, host_of, is_aws_host, region_of_host};
+use penstock_base::settings::theirs::variables;
 use penstock_base::{Error, Kind, Result, Secret};
 use std::net::IpAddr;
 
@@ -115,8 +116,15 @@ pub(crate) fn read(
 ) -> Result<S3Config> {
     check_bucket(bucket)?;
     let is_asked = own.flag(&["enable_global_s3_configuration"])?.unwrap_or(true);
-    let environment =
-        |name: &str| environment(name).filter(|text| is_asked && !text.trim().is_empty());
+    // DuckDB's settings show what the environment has.
+    let is_copy = |name: &str, value: &str| {
+        variables(name).iter().any(|variable| environment(variable).as_deref() == Some(value))
+    };
+    let own = &own.without(|name, value| !is_asked && is_copy(name, value));
+    let environment = |name: &str| {
+        let counts = |text: &String| is_asked && !text.trim().is_empty() && !is_emptied(own, name);
+        environment(name).filter(counts)
+    };
     let google = matches!(scheme, "gs" | "gcs");
     let endpoint = Endpoint::of(scheme, own, url, &environment)?;
     let options = &url.clone().joined(own);
@@ -131,16 +139,18 @@ pub(crate) fn read(
         _ if scheme == "r2" => Service::R2,
         _ => Service::Other,
     };
+    let regions = || environment("AWS_REGION").or_else(|| environment("AWS_DEFAULT_REGION"));
+    // DuckDB's setting shows the environment's region, which is Amazon's.
+    let set = options
+        .get("s3_region")
+        .filter(|region| service == Service::Aws || regions().as_deref() != Some(region));
     let region = options
-        .first_of(&["region", "s3_region"])
+        .get("region")
+        .or(set)
         .map(str::to_string)
         .filter(|_| service != Service::Gcs)
         .or_else(|| host.and_then(region_of_host))
-        .or_else(|| {
-            let from_environment =
-                || environment("AWS_REGION").or_else(|| environment("AWS_DEFAULT_REGION"));
-            (service == Service::Aws).then(from_environment).flatten()
-        });
+        .or_else(|| (service == Service::Aws).then(regions).flatten());
     check_region(region.as_deref())?;
     let path_style = path_style(bucket, service, host, endpoint.https, options)?;
     Ok(S3Config {
@@ -154,11 +164,44 @@ pub(crate) fn read(
         path_style,
         access: found.access,
         environment: found.environment,
-        kms_key_id: options.first_of(&["kms_key_id", "s3_kms_key_id"]).map(str::to_string),
-        requester_pays: options.flag(&["requester_pays", "s3_requester_pays"])?.unwrap_or(false),
+        kms_key_id: options
+            .first_of(&["kms_key_id", "s3_kms_key_id"])
+            .map(str::to_string)
+            .or_else(|| environment("DUCKDB_S3_KMS_KEY_ID")),
+        requester_pays: match options.flag(&["requester_pays", "s3_requester_pays"])? {
+            Some(flag) => flag,
+            None => flag_of("DUCKDB_S3_REQUESTER_PAYS", &environment)?.unwrap_or(false),
+        },
         checksum: checksum(options)?,
         headers: crate::open::extra_headers(options)?,
         secret_name: options.get("secret_name").map(str::to_string),
+    })
+}
+
+/// Whether a setting that stands in for this variable was given an empty text.
+fn is_emptied(options: &StoreOptions, variable: &str) -> bool {
+    // The settings of credentials are first given their values by these.
+    let names = match variable {
+        "AWS_REGION" | "AWS_DEFAULT_REGION" => &["s3_region"][..],
+        "DUCKDB_S3_ENDPOINT" | "AWS_ENDPOINT_URL_S3" | "AWS_ENDPOINT_URL" => &["s3_endpoint"],
+        "DUCKDB_S3_KMS_KEY_ID" => &["s3_kms_key_id"],
+        _ if access::AWS_VARIABLES.contains(&variable) => {
+            &["s3_access_key_id", "s3_secret_access_key"]
+        }
+        _ => &[],
+    };
+    names.iter().any(|name| options.get(&format!("emptied.{name}")).is_some())
+}
+
+/// A flag of the environment.
+fn flag_of(
+    variable: &'static str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<bool>> {
+    let Some(text) = environment(variable) else { return Ok(None) };
+    crate::options::flag(&text).map(Some).ok_or_else(|| {
+        let what = format!("the environment variable {variable} takes true or false, not `{text}`");
+        Error::new(Kind::Invalid, what)
     })
 }
 

@@ -8,12 +8,13 @@ use crate::options::StoreOptions;
 use penstock_base::{Error, Kind, Result, Secret};
 
 /// Variables by which the environment says that it has AWS credentials.
-const AWS_VARIABLES: &[&str] = &[
+pub(super) const AWS_VARIABLES: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
+const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
 const GOOGLE_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 
 /// Credentials, and who gave them.
@@ -93,7 +94,7 @@ pub(super) fn access(
     if json.is_some() || path.is_some() {
         return Ok(Found::given(Access::Google { json, path }));
     }
-    let key = key_of(options)?;
+    let key = key_of(options, environment)?;
     let renewable = options.has_prefix("refresh_info.");
     let chained = (chain_wanted && renewable) || options.get("assume_role_arn").is_some();
     if let Some(key) = key.clone().filter(|_| !chained) {
@@ -133,11 +134,24 @@ fn is_copy_of_environment(
     setting.is_some_and(|id| environment(AWS_VARIABLES[0]).as_deref() == Some(id))
 }
 
-fn key_of(options: &StoreOptions) -> Result<Option<Access>> {
-    match key(options, ["key_id", "secret", "session_token"])? {
-        Some(key) => Ok(Some(key)),
-        None => key(options, ["s3_access_key_id", "s3_secret_access_key", "s3_session_token"]),
+fn key_of(
+    options: &StoreOptions,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Access>> {
+    if let Some(key) = key(options, ["key_id", "secret", "session_token"])? {
+        return Ok(Some(key));
     }
+    // As httpfs has it: half a key in DuckDB's settings goes with the environment's other half.
+    let halves = [("s3_access_key_id", AWS_VARIABLES[0]), ("s3_secret_access_key", SECRET)];
+    let mut whole = options.clone();
+    if halves.iter().any(|(setting, _)| options.get(setting).is_some()) {
+        for (setting, variable) in halves {
+            if let (None, Some(value)) = (options.get(setting), environment(variable)) {
+                whole.push(setting, &value)?;
+            }
+        }
+    }
+    key(&whole, ["s3_access_key_id", "s3_secret_access_key", "s3_session_token"])
 }
 
 /// A key from one place; a token of another place never joins it.

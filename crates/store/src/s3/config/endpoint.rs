@@ -1,5 +1,6 @@
 //! Where a bucket's service answers, and who says so. Pure.
 
+use super::flag_of;
 use crate::advice;
 use crate::options::StoreOptions;
 use penstock_base::{Error, Kind, Result};
@@ -75,7 +76,7 @@ impl Endpoint {
         };
         let use_ssl = match options.flag(&["use_ssl", "s3_use_ssl"])? {
             Some(flag) => flag,
-            None => environment("DUCKDB_S3_USE_SSL").is_none_or(|text| text.trim() != "false"),
+            None => flag_of("DUCKDB_S3_USE_SSL", environment)?.unwrap_or(true),
         };
         match text {
             Some(text) => Ok(Endpoint { is_of_secret, ..Endpoint::parse(&text, use_ssl)? }),

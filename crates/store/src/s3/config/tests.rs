@@ -271,3 +271,43 @@ fn credentials_that_nobody_named_are_known_as_such() {
         assert_eq!(of(scheme, pairs, &[aws[0], aws[1], google[0]]), None, "{pairs:?}");
     }
 }
+
+#[test]
+fn every_variable_of_duckdb_counts_unless_its_setting_was_emptied() {
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", "e"),
+        ("AWS_SECRET_ACCESS_KEY", "s"),
+        ("AWS_REGION", "eu-west-1"),
+        ("DUCKDB_S3_ENDPOINT", "h:1"),
+        ("DUCKDB_S3_USE_SSL", "False"),
+        ("DUCKDB_S3_KMS_KEY_ID", "kms"),
+        ("DUCKDB_S3_REQUESTER_PAYS", "true"),
+    ];
+    let found = read_with("s3", &[], &environment).unwrap();
+    assert_eq!((found.host.as_deref(), found.https), (Some("h:1"), false));
+    assert_eq!((found.kms_key_id.as_deref(), found.requester_pays), (Some("kms"), true));
+    assert!(matches!(found.access, Access::AwsChain { .. }), "{found:?}");
+    // DuckDB's settings show what the environment has.
+    let shown = [("s3_region", "eu-west-1"), ("s3_endpoint", "h:1"), ("s3_use_ssl", "false")];
+    let found = read_with("s3", &shown, &environment).unwrap();
+    assert_eq!((found.host.as_deref(), found.region), (Some("h:1"), None));
+    let found = read_with("r2", &shown, &environment).unwrap();
+    assert_eq!(found.host.as_deref(), Some("h:1"));
+    let emptied = [
+        ("emptied.s3_access_key_id", "true"),
+        ("emptied.s3_endpoint", "true"),
+        ("emptied.s3_region", "true"),
+        ("emptied.s3_kms_key_id", "true"),
+    ];
+    let found = read_with("s3", &emptied, &environment).unwrap();
+    assert_eq!((found.access, found.host, found.region), (Access::Anonymous, None, None));
+    assert_eq!(found.kms_key_id, None);
+    let off = [("enable_global_s3_configuration", "false"), shown[0], shown[1]];
+    let found = read_with("s3", &off, &environment).unwrap();
+    assert_eq!((found.access, found.host, found.https), (Access::Anonymous, None, true));
+    let half = read_with("s3", &[("s3_access_key_id", "own")], &environment).unwrap();
+    assert_eq!(key_of_config(&half), ("own".to_string(), false));
+    assert!(read_with("s3", &[("s3_access_key_id", "own")], &[]).is_err());
+    let error = read_with("s3", &[], &[("DUCKDB_S3_USE_SSL", "maybe")]).unwrap_err();
+    assert!(error.to_string().contains("DUCKDB_S3_USE_SSL"), "{error}");
+}
