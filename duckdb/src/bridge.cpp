@@ -18,6 +18,9 @@ void Raise(ps_error *error) {
 	auto kind = ErrorKind(ps_error_kind(error));
 	auto message = Text(ps_error_message(error));
 	auto status = ps_error_http_status(error);
+	if (ps_error_is_http(error)) {
+		throw HTTPException(status, string(), HTTPHeaders(), Text(ps_error_http_reason(error)), "%s", message);
+	}
 	switch (kind) {
 	case ErrorKind::DENIED:
 		throw PermissionException("%s", message);
@@ -27,12 +30,6 @@ void Raise(ps_error *error) {
 		throw NotImplementedException("%s", message);
 	case ErrorKind::CANCELLED:
 		throw InterruptException();
-	case ErrorKind::THROTTLED:
-	case ErrorKind::UNAVAILABLE:
-		if (status != 0) {
-			throw HTTPException(status, string(), HTTPHeaders(), string(), "%s", message);
-		}
-		throw IOException("%s", message);
 	case ErrorKind::INTERNAL:
 		// Not InternalException: that would shut the whole database down for a defect in its I/O.
 		throw IOException("defect in Penstock, please report it: %s", message);

@@ -87,8 +87,9 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 			bool literal = opener && LookupSetting(*opener, "allow_asterisks_in_http_paths", allowed) &&
 			               BooleanValue::Get(allowed.DefaultCastAs(LogicalType::BOOLEAN));
 			if (!literal) {
-				throw InvalidInputException("HTTP servers cannot list, so \"%s\" cannot have a `*`. Name the files one "
-				                            "by one, as in read_parquet(['...', '...'])",
+				throw InvalidInputException("Globs (`*`) for generic HTTP file is are not supported. HTTP servers "
+				                            "cannot list, so \"%s\" cannot have a `*`. Name the files one by one, as in "
+				                            "read_parquet(['...', '...']), or SET allow_asterisks_in_http_paths = true",
 				                            WithoutSecrets(path));
 			}
 		}

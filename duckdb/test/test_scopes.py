@@ -303,7 +303,8 @@ def test_public_data_are_read_whatever_the_environment_has(
     refused = [request["status"] for request in public.requests() if request["status"] != 200]
     assert len([status for status in refused if status == 403]) <= 1, "remembered for the bucket"
     # A write is never sent without a signature.
-    with pytest.raises(duckdb.PermissionException) as caught:
+    # The store refuses it, or there is nothing to sign with.
+    with pytest.raises((duckdb.HTTPException, duckdb.PermissionException)) as caught:
         con.execute("COPY (SELECT 8 AS v) TO 's3://lake/y.csv'")
     text = str(caught.value)
     assert next(iter(BAD_ENVIRONMENTS[environment])) in text or "environment" in text, text
@@ -317,13 +318,13 @@ def test_a_secret_is_never_left_out(public: Fake, monkeypatch: pytest.MonkeyPatc
     con = connect()
     bad = public.secret.replace("KEY_ID 'test'", "KEY_ID 'AKIAOLD'")
     con.execute(f"CREATE SECRET old ({bad})")
-    with pytest.raises(duckdb.PermissionException, match="KEY_ID of secret 'old'"):
+    with pytest.raises(duckdb.HTTPException, match="KEY_ID of secret 'old'"):
         con.execute("FROM 's3://lake/x.csv'")
     # The same key in a setting is somebody's choice as well.
     con = connect()
     settings(con, public)
     con.execute("SET s3_access_key_id = 'AKIAOLD'; SET s3_secret_access_key = 'x'")
-    with pytest.raises(duckdb.PermissionException, match="InvalidAccessKeyId"):
+    with pytest.raises(duckdb.HTTPException, match="InvalidAccessKeyId"):
         con.execute("FROM 's3://lake/x.csv'")
     # In the environment it is not, even where httpfs has copied it into the settings.
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOLD")
@@ -340,7 +341,7 @@ def test_private_data_name_the_variable_that_was_refused(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     con = connect()
     settings(con, fakes["s3"])
-    with pytest.raises(duckdb.PermissionException) as caught:
+    with pytest.raises(duckdb.HTTPException) as caught:
         con.execute("FROM 's3://lake/x.csv'")
     text = str(caught.value)
     for part in ("InvalidAccessKeyId", "AWS_ACCESS_KEY_ID", "without credentials", "CREATE SECRET"):

@@ -142,13 +142,40 @@ def test_a_store_that_stays_down_is_told_within_the_deadline(
     with pytest.raises(duckdb.HTTPException, match=r"trouble/down.csv.*503") as caught:
         con.execute(f"FROM '{store.url('trouble/down.csv')}'")
     assert caught.value.status_code == 503
+    assert caught.value.reason == "Service Unavailable"
+
+
+def test_failures_are_told_in_the_words_of_httpfs(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    url = store.url("trouble/words.csv")
+    with pytest.raises(duckdb.HTTPException) as missing:
+        con.execute(f"FROM '{url}'")
+    assert f"HTTP GET error on '{url}' (HTTP 404 Not Found). " in str(missing.value)
+    assert (missing.value.status_code, missing.value.reason) == (404, "Not Found")
+    store.arm("status=403")
+    with pytest.raises(duckdb.HTTPException) as refused:
+        con.execute(f"COPY (SELECT 1 AS i) TO '{url}'")
+    assert f"Unable to connect to URL {url}: Forbidden (HTTP code 403). " in str(refused.value)
+    con.execute("SET penstock_request_deadline_ms = 300; SET penstock_retry_base_ms = 1")
+    with pytest.raises(duckdb.IOException) as unreached:
+        con.execute("FROM 'http://127.0.0.1:1/x.csv'")
+    assert "error for HTTP HEAD to 'http://127.0.0.1:1/x.csv'. " in str(unreached.value)
+    assert not isinstance(unreached.value, duckdb.HTTPException)
+    with pytest.raises(duckdb.InvalidInputException, match=r"Globs \(`\*`\) for generic HTTP"):
+        con.execute("FROM 'http://127.0.0.1:1/*.csv'")
+
+
+def test_a_missing_account_is_told_in_the_words_of_azure() -> None:
+    with pytest.raises(duckdb.InvalidInputException, match="^Invalid Input Error: No valid Azure"):
+        connect().execute("FROM 'az://container/x.csv'")
 
 
 def test_a_403_is_told_at_once_and_shows_no_secret(
     con: duckdb.DuckDBPyConnection, store: Fake
 ) -> None:
     store.arm("status=403")
-    with pytest.raises(duckdb.PermissionException, match=r"trouble/denied.csv") as caught:
+    with pytest.raises(duckdb.HTTPException, match=r"trouble/denied.csv") as caught:
         con.execute(f"FROM '{store.url('trouble/denied.csv')}'")
     assert f"secret '{store.kind}_secret'" in str(caught.value)
     assert len(store.requests()) == 1
@@ -163,7 +190,7 @@ def test_a_wrong_key_shows_neither_key(kind: str, fakes: dict[str, Fake]) -> Non
     secret = fakes[kind].secret.replace("'test'", f"'{wrong}'").replace(AZURE_KEY, wrong + "aa")
     con.execute(f"CREATE SECRET s ({secret})")
     for statement in (f"COPY (SELECT 1) TO '{url}'", f"FROM '{url}'"):
-        with pytest.raises(duckdb.PermissionException) as caught:
+        with pytest.raises(duckdb.HTTPException) as caught:
             con.execute(statement)
         for part in (url, "secret 's'"):
             assert part in str(caught.value)
@@ -234,7 +261,7 @@ def test_a_clock_off_by_an_hour(kind: str, offset_s: int) -> None:
         con = connect()
         con.execute(f"CREATE SECRET s ({fake.secret})")
         url = fake.url("trouble/clock.csv")
-        with pytest.raises(duckdb.PermissionException) as caught:
+        with pytest.raises(duckdb.HTTPException) as caught:
             con.execute(f"COPY (SELECT 1 AS i) TO '{url}'")
         ours = "behind" if offset_s > 0 else "ahead of"
         for part in (url, f"{ours} the server's", "set the clock"):
@@ -251,7 +278,7 @@ def test_an_expired_signature_is_named_and_not_shown(fakes: dict[str, Fake]) -> 
     con.execute(
         f"CREATE SECRET s (TYPE azure, CONNECTION_STRING '{string}SharedAccessSignature={sas}')"
     )
-    with pytest.raises(duckdb.PermissionException) as caught:
+    with pytest.raises(duckdb.HTTPException) as caught:
         con.execute("FROM 'az://trouble/x.csv'")
     for part in ("az://trouble/x.csv", "secret 's'", "its expiry (se=)"):
         assert part in str(caught.value)
@@ -265,7 +292,7 @@ def test_an_expired_token() -> None:
     try:
         con = connect()
         con.execute(f"CREATE SECRET s ({fake.secret}, SESSION_TOKEN 'staletoken')")
-        with pytest.raises(duckdb.PermissionException) as caught:
+        with pytest.raises(duckdb.HTTPException) as caught:
             con.execute("COPY (SELECT 1) TO 's3://trouble/x.csv'")
         for part in ("s3://trouble/x.csv", "secret 's'"):
             assert part in str(caught.value)

@@ -224,6 +224,11 @@ impl Error {
         self.0.retry
     }
 
+    /// The request that failed, if known.
+    pub fn operation(&self) -> Option<&'static str> {
+        self.0.operation
+    }
+
     /// The object's URL, if known.
     pub fn object(&self) -> Option<&str> {
         self.0.object.as_deref()

@@ -33,6 +33,8 @@ typedef struct { ps_str key; ps_str value; } ps_pair;
 int32_t ps_error_kind(const ps_error *error);
 ps_str ps_error_message(const ps_error *error);
 int32_t ps_error_http_status(const ps_error *error); /* 0 when no answer came */
+bool ps_error_is_http(const ps_error *error);        /* the store answered, and refused or failed: DuckDB's HTTP error */
+ps_str ps_error_http_reason(const ps_error *error);  /* `Not Found`; empty where there is none */
 void ps_error_free(ps_error *error);
 
 /* ---- the tables ---- */

@@ -1,6 +1,7 @@
 //! The one shape of failure: a kind, a message, an HTTP status. Panics become `Internal`.
 
 use crate::abi::{PsStr, free};
+use crate::their_words::{is_http, reason, told};
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +12,17 @@ pub struct PsError {
     kind: Kind,
     message: String,
     http_status: Option<u16>,
+    is_http: bool,
 }
 
 impl From<Error> for PsError {
     fn from(error: Error) -> Self {
-        PsError { kind: error.kind(), message: error.to_string(), http_status: error.http_status() }
+        PsError {
+            kind: error.kind(),
+            message: told(&error),
+            http_status: error.http_status(),
+            is_http: is_http(&error),
+        }
     }
 }
 
@@ -70,6 +77,27 @@ pub unsafe extern "C" fn ps_error_message(error: *const PsError) -> PsStr {
 pub unsafe extern "C" fn ps_error_http_status(error: *const PsError) -> i32 {
     // SAFETY: the caller vouches for it.
     unsafe { error.as_ref() }.and_then(|error| error.http_status).map_or(0, i32::from)
+}
+
+/// See the header.
+///
+/// # Safety
+/// `error` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_error_is_http(error: *const PsError) -> bool {
+    // SAFETY: the caller vouches for it.
+    unsafe { error.as_ref() }.is_some_and(|error| error.is_http)
+}
+
+/// See the header.
+///
+/// # Safety
+/// `error` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_error_http_reason(error: *const PsError) -> PsStr {
+    // SAFETY: the caller vouches for it.
+    let status = unsafe { error.as_ref() }.and_then(|error| error.http_status);
+    status.map_or(PsStr::EMPTY, |status| PsStr::lend(reason(status)))
 }
 
 /// See the header.

@@ -20,6 +20,7 @@ mod reading;
 mod rows;
 mod spills;
 mod tables;
+mod their_words;
 mod theirs;
 mod urls;
 mod volumes;

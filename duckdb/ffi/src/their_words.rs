@@ -1,0 +1,133 @@
+//! The words in which httpfs tells that a request failed, by which tools know it. They stand
+//! before our own, which say why and what to do.
+
+use penstock_base::{Error, Kind};
+
+/// Status and reason, as HTTP spells it.
+const REASONS: &[(u16, &str)] = &[
+    (400, "Bad Request"),
+    (401, "Unauthorized"),
+    (403, "Forbidden"),
+    (404, "Not Found"),
+    (405, "Method Not Allowed"),
+    (407, "Proxy Authentication Required"),
+    (408, "Request Timeout"),
+    (410, "Gone"),
+    (429, "Too Many Requests"),
+    (500, "Internal Server Error"),
+    (501, "Not Implemented"),
+    (502, "Bad Gateway"),
+    (503, "Service Unavailable"),
+    (504, "Gateway Timeout"),
+];
+
+/// How the store's error begins for which azure has other words.
+const NO_ACCOUNT: &str = "no storage account is known";
+
+const NOT_IN_URL: &str = "Cannot identify the storage account by this URL: it was looked for in \
+                          that of the secret or the settings";
+
+/// Whether this is a URL of a Data Lake, as Hadoop writes it, but without its account.
+fn names_no_account(url: &str) -> bool {
+    let rest = url.strip_prefix("abfss://").or_else(|| url.strip_prefix("abfs://"));
+    let authority = rest.and_then(|rest| rest.split('/').next());
+    authority.is_some_and(|authority| !authority.contains(['.', '@']))
+}
+
+/// The reason that belongs to a status; empty for one without.
+pub(crate) fn reason(status: u16) -> &'static str {
+    REASONS.iter().find(|row| row.0 == status).map_or("", |row| row.1)
+}
+
+/// Whether an error is one of HTTP's: the store answered, and refused or failed.
+pub(crate) fn is_http(error: &Error) -> bool {
+    let kinds = [Kind::NotFound, Kind::Denied, Kind::Throttled, Kind::Unavailable];
+    error.http_status().is_some() && kinds.contains(&error.kind())
+}
+
+/// The method that httpfs would have sent: it opens a file with HEAD.
+fn method(operation: &str) -> &'static str {
+    match operation {
+        "GET" | "read" => "HEAD",
+        "PUT" | "write" | "upload part" => "PUT",
+        "DELETE" | "delete" => "DELETE",
+        operation if operation.contains("upload") => "POST",
+        _ => "GET",
+    }
+}
+
+/// The text of an error, behind the words of httpfs where it has any for it.
+pub(crate) fn told(error: &Error) -> String {
+    let ours = error.to_string();
+    let Some(url) = error.object() else { return ours };
+    let method = method(error.operation().unwrap_or("GET"));
+    let ours = match error.kind() {
+        Kind::NotFound if names_no_account(url) => format!("{ours} ({NOT_IN_URL})"),
+        _ => ours,
+    };
+    match error.http_status() {
+        Some(status) if is_http(error) => {
+            let reason = reason(status);
+            if matches!(method, "PUT" | "POST") {
+                format!("Unable to connect to URL {url}: {reason} (HTTP code {status}). {ours}")
+            } else {
+                let method = if method == "HEAD" { "GET" } else { method };
+                let reason = if reason.is_empty() { "" } else { &format!(" {reason}") };
+                format!("HTTP {method} error on '{url}' (HTTP {status}{reason}). {ours}")
+            }
+        }
+        None if error.kind() == Kind::Unavailable => {
+            format!("Could not get an answer error for HTTP {method} to '{url}'. {ours}")
+        }
+        _ if error.message().starts_with(NO_ACCOUNT) => {
+            format!("No valid Azure credentials found. {ours}")
+        }
+        _ => ours,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(kind: Kind, operation: &'static str, status: Option<u16>) -> String {
+        let error = Error::new(kind, "why").with_operation(operation).with_object("s3://b/k");
+        told(&match status {
+            Some(status) => error.with_http_status(status),
+            None => error,
+        })
+    }
+
+    #[test]
+    fn statuses_are_told_as_httpfs_does_with_our_words_behind() {
+        let missing = "HTTP GET error on 's3://b/k' (HTTP 404 Not Found). GET s3://b/k: why";
+        assert_eq!(failed(Kind::NotFound, "GET", Some(404)), missing);
+        let refused = "Unable to connect to URL s3://b/k: Forbidden (HTTP code 403). \
+                       PUT s3://b/k: why";
+        assert_eq!(failed(Kind::Denied, "PUT", Some(403)), refused);
+        let odd = "HTTP GET error on 's3://b/k' (HTTP 599). list s3://b/k: why";
+        assert_eq!(failed(Kind::Unavailable, "list", Some(599)), odd);
+        let unreached = "Could not get an answer error for HTTP HEAD to 's3://b/k'. \
+                         GET s3://b/k: why";
+        assert_eq!(failed(Kind::Unavailable, "GET", None), unreached);
+    }
+
+    #[test]
+    fn what_is_no_failure_of_http_has_our_words_alone() {
+        assert_eq!(failed(Kind::Denied, "GET", None), "GET s3://b/k: why");
+        assert_eq!(failed(Kind::Conflict, "PUT", Some(412)), "PUT s3://b/k: why");
+        assert_eq!(told(&Error::new(Kind::Unavailable, "why")), "why");
+    }
+
+    #[test]
+    fn a_missing_account_is_told_as_azure_does() {
+        let missing = Error::new(Kind::NotFound, "no container").with_http_status(404);
+        let text = told(&missing.with_object("abfss://c/k"));
+        assert!(text.contains("Cannot identify the storage account"), "{text}");
+        assert!(!names_no_account("abfss://c@a.dfs.core.windows.net/k"));
+        assert!(!names_no_account("az://c/k"));
+        let error = Error::new(Kind::Invalid, "no storage account is known for `az://c/`");
+        let told = told(&error.with_object("az://c/k"));
+        assert!(told.starts_with("No valid Azure credentials found. az://c/k: no"), "{told}");
+    }
+}
