@@ -78,7 +78,22 @@ string WithSlash(const string &path) {
 	return StringUtil::EndsWith(path, "/") ? path : path + "/";
 }
 
+//! Whether a path without wildcards may be meant as a directory: below a bucket, and its last name without a dot.
+bool MayBeDirectory(const string &path) {
+	return !IsPlainHttp(path) && path.size() > RootOf(path).size() + 1 &&
+	       path.find('.', path.rfind('/')) == string::npos;
+}
+
 } // namespace
+
+bool IsBesidePresigned(const string &path) {
+	auto query = path.find('?');
+	if (!IsPlainHttp(path) || query == string::npos || !StringUtil::EndsWith(path.substr(0, query), ".wal")) {
+		return false;
+	}
+	auto asked = StringUtil::Lower(path.substr(query));
+	return StringUtil::Contains(asked, "signature=") || StringUtil::Contains(asked, "sig=");
+}
 
 vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *opener) {
 	if (IsPlainHttp(path)) {
@@ -106,8 +121,15 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 	return FilesOf(listing);
 }
 
-unique_ptr<MultiFileList> PenstockFileSystem::GlobFilesExtended(const string &path, const FileGlobInput &,
+unique_ptr<MultiFileList> PenstockFileSystem::GlobFilesExtended(const string &path, const FileGlobInput &input,
                                                                 optional_ptr<FileOpener> opener) {
+	if (input.behavior == FileGlobOptions::FALLBACK_GLOB && !HasGlob(path) && MayBeDirectory(path) &&
+	    !FileExists(path, opener)) {
+		auto below = Glob(WithSlash(path) + "**/*." + input.extension, opener.get());
+		if (!below.empty()) {
+			return make_uniq<SimpleMultiFileList>(std::move(below));
+		}
+	}
 	if (IsPlainHttp(path) || !HasGlob(path)) {
 		return make_uniq<SimpleMultiFileList>(Glob(path, opener.get()));
 	}
@@ -160,7 +182,12 @@ bool PenstockFileSystem::FileExists(const string &path, optional_ptr<FileOpener>
 	auto options = StoreOptions(*engine, opener, path);
 	bool exists = false;
 	ps_error *error = nullptr;
-	Check(ps_exists(query->handle, Borrow(path), options.Data(), options.Count(), &exists, &error), error);
+	if (!ps_exists(query->handle, Borrow(path), options.Data(), options.Count(), &exists, &error)) {
+		if (!IsBesidePresigned(path)) {
+			Raise(error);
+		}
+		return !IsKind(error, ErrorKind::DENIED);
+	}
 	return exists;
 }
 

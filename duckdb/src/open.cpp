@@ -71,7 +71,8 @@ unique_ptr<FileHandle> PenstockFileSystem::OpenRead(const OpenFileInfo &file, Fi
 		if (!flags.ReturnNullIfNotExists()) {
 			Raise(error);
 		}
-		IsKind(error, ErrorKind::NOT_FOUND);
+		auto is_refused = ErrorKind(ps_error_kind(error)) == ErrorKind::DENIED && IsBesidePresigned(file.path);
+		IsKind(error, is_refused ? ErrorKind::DENIED : ErrorKind::NOT_FOUND);
 		return nullptr;
 	}
 	return make_uniq<ReadHandle>(*this, file.path, flags, std::move(scope), ReaderHandle(reader),

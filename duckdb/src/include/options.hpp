@@ -10,6 +10,10 @@ bool IsOurs(const string &path);
 //! True for plain http and https URLs, where `*` and `?` are part of the name.
 bool IsPlainHttp(const string &path);
 
+//! True for the log beside a database that a presigned URL names. The signature is for the database alone, so a server
+//! refuses the log, whether or not there is one.
+bool IsBesidePresigned(const string &path);
+
 //! Scheme and authority, and for fully qualified Azure URLs the container: what one batch may share.
 string RootOf(const string &path);
 
