@@ -30,6 +30,8 @@ const vector<Family> &Families() {
 
 //! Length of "azure://".
 constexpr idx_t LONGEST_SCHEME = 8;
+//! Whether headers and proxy of http secrets count for S3.
+constexpr const char *MERGE_SETTING = "merge_http_secret_into_s3_request";
 //! Most secrets that an error text lists.
 constexpr idx_t LISTED_SECRETS_MAX = 5;
 
@@ -163,9 +165,43 @@ Choice ChooseSecret(const vector<SecretEntry> &secrets, const string &path, cons
 	return best;
 }
 
+//! What a secret is to be made from anew, by REFRESH_INFO or REFRESH: names in lower case. A chain is the engine's.
+vector<std::pair<string, string>> RefreshInfoOf(const KeyValueSecret &secret) {
+	vector<std::pair<string, string>> found;
+	auto info = secret.secret_map.find(Name("refresh_info"));
+	if (StringUtil::Lower(NameText(secret.GetProvider())) != "config" || info == secret.secret_map.end() ||
+	    info->second.IsNull()) {
+		return found;
+	}
+	Pairs pairs;
+	AddValue(pairs, "", info->second);
+	for (idx_t index = 0; index < pairs.Count(); index++) {
+		auto &pair = pairs.Data()[index];
+		found.emplace_back(StringUtil::Lower(Text(pair.key).substr(1)), Text(pair.value));
+	}
+	return found;
+}
+
+//! Of a secret that was found wrong: what it is made from anew, before its own values.
+void AddRefreshed(Pairs &pairs, const Engine &engine, const KeyValueSecret &secret) {
+	auto info = RefreshInfoOf(secret);
+	auto type = StringUtil::Lower(NameText(secret.GetType()));
+	for (auto &value : info) {
+		if (!IsSecretOption(type, value.first)) {
+			pairs.Add("refresh_failure", "Exception thrown while trying to refresh secret " + NameText(secret.GetName()) +
+			                                 ": `" + value.first + "` is no option of TYPE " + type);
+			return;
+		}
+	}
+	if (!info.empty() && engine.refreshed.Has(secret)) {
+		for (auto &value : info) {
+			pairs.Add(value.first, value.second);
+		}
+	}
+}
+
 //! Adds the secret that is for the path. False where none is.
-bool AddSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const string &path, const Family &family) {
-	auto choice = ChooseSecret(secrets, path, family);
+bool AddSecret(Pairs &pairs, const Engine &engine, const Choice &choice, const string &path) {
 	if (!choice.secret) {
 		return false;
 	}
@@ -178,6 +214,7 @@ bool AddSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const string &p
 	}
 	auto key_values = dynamic_cast<const KeyValueSecret *>(&secret);
 	if (key_values) {
+		AddRefreshed(pairs, engine, *key_values);
 		for (auto &entry : key_values->secret_map) {
 			AddValue(pairs, StringUtil::Lower(NameText(entry.first)), entry.second);
 		}
@@ -185,7 +222,63 @@ bool AddSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const string &p
 	return true;
 }
 
+void LogRefresh(DatabaseInstance &db, const KeyValueSecret &secret, const Pairs &current) {
+	auto &logger = Logger::Get(db);
+	if (!logger.ShouldLog(DefaultLogType::NAME, LogLevel::LOG_INFO)) {
+		return;
+	}
+	string key_id;
+	for (idx_t index = 0; index < current.Count() && key_id.empty(); index++) {
+		auto &pair = current.Data()[index];
+		key_id = Text(pair.key) == "key_id" ? Text(pair.value) : string();
+	}
+	logger.WriteLog(DefaultLogType::NAME, LogLevel::LOG_INFO,
+	                "Successfully refreshed secret: " + NameText(secret.GetName()) + ", new key_id: " + key_id);
+}
+
+//! Headers and proxy of the http secret that covers a path of S3, behind those of its own secret. S3 signs requests
+//! itself, so a header of that kind is left out.
+void AddHttpSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const string &path) {
+	auto choice = ChooseSecret(secrets, path, Families().back());
+	auto key_values = dynamic_cast<const KeyValueSecret *>(choice.secret.get());
+	if (!key_values) {
+		return;
+	}
+	auto has_proxy = pairs.Has("http_proxy");
+	Pairs all;
+	for (auto &entry : key_values->secret_map) {
+		AddValue(all, StringUtil::Lower(NameText(entry.first)), entry.second);
+	}
+	for (idx_t index = 0; index < all.Count(); index++) {
+		auto key = Text(all.Data()[index].key);
+		auto is_header = StringUtil::StartsWith(key, "extra_http_headers.") &&
+		                 !StringUtil::CIEquals(key, "extra_http_headers.authorization");
+		if (is_header || (!has_proxy && StringUtil::StartsWith(key, "http_proxy"))) {
+			pairs.Add(key, Text(all.Data()[index].value));
+		}
+	}
+}
+
+string TextOfSecret(const KeyValueSecret &secret) {
+	string text = NameText(secret.GetName());
+	for (auto key : {"key_id", "refresh_info"}) {
+		auto found = secret.secret_map.find(Name(key));
+		text += "\n" + (found == secret.secret_map.end() ? string() : found->second.ToString());
+	}
+	return text;
+}
+
 } // namespace
+
+bool RefreshedSecrets::Has(const KeyValueSecret &secret) const {
+	lock_guard<mutex> guard(lock);
+	return known.count(TextOfSecret(secret)) != 0;
+}
+
+bool RefreshedSecrets::Add(const KeyValueSecret &secret) {
+	lock_guard<mutex> guard(lock);
+	return known.insert(TextOfSecret(secret)).second;
+}
 
 bool IsOurs(const string &path) {
 	return FindFamily(path) != nullptr;
@@ -213,8 +306,13 @@ Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const 
 	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
 	if (manager && transaction) {
 		auto secrets = manager->AllSecrets(*transaction);
-		if (!AddSecret(pairs, secrets, path, family)) {
+		if (!AddSecret(pairs, engine, ChooseSecret(secrets, path, family), path)) {
 			AddUnmatchedSecrets(pairs, secrets, family);
+		}
+		Value merges;
+		if (string(family.settings_prefix) == "s3_" &&
+		    (!LookupSetting(*opener, MERGE_SETTING, merges) || merges.IsNull() || TextOf(merges) != "false")) {
+			AddHttpSecret(pairs, secrets, path);
 		}
 	}
 	if (opener) {
@@ -223,19 +321,35 @@ Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const 
 	return pairs;
 }
 
-bool CurrentOptions(DatabaseInstance &db, const string &path, const ps_pair *used, size_t count, Pairs &current) {
-	auto secrets = SecretManager::Get(db).AllSecrets(CommittedByNow(db));
-	if (!AddSecret(current, secrets, path, FamilyOf(path))) {
+bool CurrentOptions(Engine &engine, const string &path, const ps_pair *used, size_t count, Pairs &current) {
+	auto secrets = SecretManager::Get(engine.db).AllSecrets(CommittedByNow(engine.db));
+	auto &family = FamilyOf(path);
+	auto choice = ChooseSecret(secrets, path, family);
+	auto key_values = dynamic_cast<const KeyValueSecret *>(choice.secret.get());
+	bool is_new = key_values && !RefreshInfoOf(*key_values).empty() && engine.refreshed.Add(*key_values);
+	if (!AddSecret(current, engine, choice, path)) {
 		return false;
 	}
+	if (is_new && !current.Has("refresh_failure")) {
+		LogRefresh(engine.db, *key_values, current);
+	}
 	// The settings are those of the statement.
+	Pairs set;
 	auto settings = StoreSettingNames();
+	bool merges = string(family.settings_prefix) == "s3_";
 	for (size_t index = 0; index < count; index++) {
 		auto name = Text(used[index].key);
 		if (StringUtil::StartsWith(name, EMPTIED_OPTION) ||
 		    std::find(settings.begin(), settings.end(), name) != settings.end()) {
-			current.Add(name, Text(used[index].value));
+			set.Add(name, Text(used[index].value));
+			merges = merges && !(name == MERGE_SETTING && Text(used[index].value) == "false");
 		}
+	}
+	if (merges) {
+		AddHttpSecret(current, secrets, path);
+	}
+	for (idx_t index = 0; index < set.Count(); index++) {
+		current.Add(Text(set.Data()[index].key), Text(set.Data()[index].value));
 	}
 	return true;
 }

@@ -26,7 +26,7 @@ bool TellCurrentOptions(void *context, ps_str url, const ps_pair *used, size_t c
 	auto &engine = *static_cast<Engine *>(context);
 	try {
 		Pairs current;
-		if (!engine.IsAlive() || !CurrentOptions(engine.db, Text(url), used, count, current)) {
+		if (!engine.IsAlive() || !CurrentOptions(engine, Text(url), used, count, current)) {
 			return false;
 		}
 		for (size_t index = 0; index < current.Count(); index++) {

@@ -5,10 +5,13 @@
 // entries for it are moved out of the SecretManager then, and whatever is still missing afterwards is
 // put back. docs/design/secret-types.md has the reasons and what was rejected.
 #include "extension.hpp"
+#include "options.hpp"
 
 #include "duckdb/planner/extension_callback.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 
 namespace penstock {
 
@@ -78,6 +81,8 @@ const vector<Provider> &Providers() {
 	    {"httpfs", "aws", "config", s3, flags},
 	    {"httpfs", "gcs", "config", with(s3, {"bearer_token"}), flags},
 	    {"httpfs", "r2", "config", with(s3, {"account_id"}), flags},
+	    {"httpfs", "huggingface", "config", {"token"}, {}},
+	    {"httpfs", "huggingface", "credential_chain", {}, {}},
 	    {"aws", "s3", "credential_chain", chain, flags},
 	    {"aws", "aws", "credential_chain", chain, flags},
 	    {"aws", "gcs", "credential_chain", chain, flags},
@@ -108,6 +113,9 @@ vector<string> DefaultScope(const string &type) {
 	if (type == "azure") {
 		return {"azure://", "az://", "abfss://", "abfs://"};
 	}
+	if (type == "huggingface") {
+		return {"hf://"};
+	}
 	return {""};
 }
 
@@ -117,6 +125,52 @@ void HideProxyWithPassword(KeyValueSecret &secret) {
 	if (proxy != secret.secret_map.end() && StringUtil::Contains(proxy->second.ToString(), "@")) {
 		secret.redact_keys.insert(proxy->first);
 	}
+}
+
+//! Whether a provider's secret can be made anew from what it was made from. What renews a chain is the engine.
+bool HasRefresh(const string &provider, const string &type) {
+	return provider == "config" && type != "azure" && type != "huggingface";
+}
+
+//! Under `refresh_info`: of REFRESH the options of this very statement.
+void AddRefreshInfo(KeyValueSecret &secret, const CreateSecretInput &input) {
+	vector<Value> keys, values;
+	bool is_asked = false, is_given = false;
+	for (auto &option : input.options) {
+		auto key = StringUtil::Lower(NameText(option.first));
+		is_asked = is_asked || key == "refresh";
+		is_given = is_given || key == "refresh_info";
+		if (key != "refresh" && key != EXTRA_HEADERS) {
+			keys.emplace_back(key);
+			values.emplace_back(option.second.ToString());
+		}
+	}
+	if (is_asked && is_given) {
+		throw InvalidInputException("Can not set `refresh` and `refresh_info` at the same time. Leave one of them out");
+	}
+	if (is_asked) {
+		secret.secret_map[Name("refresh_info")] =
+		    Value::MAP(LogicalType::VARCHAR, LogicalType::VARCHAR, std::move(keys), std::move(values));
+	}
+}
+
+//! The token that Hugging Face's own tools left here; empty where there is none.
+string HuggingFaceToken() {
+	if (auto token = std::getenv("HF_TOKEN")) {
+		return token;
+	}
+	string path;
+	if (auto named = std::getenv("HF_TOKEN_PATH")) {
+		path = named;
+	} else if (auto home = std::getenv("HF_HOME")) {
+		path = string(home) + "/token";
+	} else if (auto user = std::getenv("HOME")) {
+		path = string(user) + "/.cache/huggingface/token";
+	}
+	std::ifstream file(path);
+	string token;
+	std::getline(file, token);
+	return token;
 }
 
 unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
@@ -133,8 +187,14 @@ unique_ptr<BaseSecret> CreateSecret(ClientContext &, CreateSecretInput &input) {
 			secret->secret_map[Name(key == "session_name" ? "role_session_name" : key)] = option.second;
 		}
 	}
-	for (auto key : {"secret", "session_token", "bearer_token", "connection_string", "client_secret", "access_token",
-	                 "http_proxy_password", "proxy_password", EXTRA_HEADERS}) {
+	auto provider = StringUtil::Lower(NameText(input.provider));
+	if (HasRefresh(provider, type)) {
+		AddRefreshInfo(*secret, input);
+	} else if (type == "huggingface" && provider == "credential_chain") {
+		secret->secret_map[Name("token")] = Value(HuggingFaceToken());
+	}
+	for (auto key : {"token", "refresh_info", "secret", "session_token", "bearer_token", "connection_string",
+	                 "client_secret", "access_token", "http_proxy_password", "proxy_password", EXTRA_HEADERS}) {
 		secret->redact_keys.insert(Name(key));
 	}
 	HideProxyWithPassword(*secret);
@@ -152,9 +212,10 @@ CreateSecretFunction FunctionOf(const Provider &provider) {
 	for (auto flag : provider.flags) {
 		function.named_parameters[Name(flag)] = LogicalType::BOOLEAN;
 	}
-	if (string(provider.name) == "config" && string(provider.type) != "azure") {
-		function.named_parameters[Name(EXTRA_HEADERS)] =
-		    LogicalType::MAP(LogicalType::VARCHAR, LogicalType::VARCHAR);
+	if (HasRefresh(provider.name, provider.type)) {
+		for (auto map : {EXTRA_HEADERS, "refresh_info"}) {
+			function.named_parameters[Name(map)] = LogicalType::MAP(LogicalType::VARCHAR, LogicalType::VARCHAR);
+		}
 	}
 	return function;
 }
@@ -265,6 +326,17 @@ private:
 };
 
 } // namespace
+
+bool IsSecretOption(const string &type, const string &name) {
+	for (auto &provider : Providers()) {
+		if (string(provider.name) == "config" && type == provider.type) {
+			auto is_it = [&](const char *option) { return name == option; };
+			return std::any_of(provider.texts.begin(), provider.texts.end(), is_it) ||
+			       std::any_of(provider.flags.begin(), provider.flags.end(), is_it);
+		}
+	}
+	return false;
+}
 
 void RegisterSecrets(DatabaseInstance &db) {
 	auto types = make_shared_ptr<SecretTypes>();

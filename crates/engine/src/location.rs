@@ -50,6 +50,8 @@ pub struct Mount {
     pub(crate) capabilities: Capabilities,
     /// Names and scopes of the secrets that the caller has for other paths.
     unmatched_secrets: Option<String>,
+    /// Why the secret could not be made anew.
+    refresh_failure: Option<String>,
     pub(crate) latency: Latency,
     pub(crate) pace: Pace,
     /// Its requests ahead of reads.
@@ -119,6 +121,10 @@ impl Mount {
     /// An error of this store; if credentials or an endpoint may be missing, with the secrets that
     /// could have given them, had their scopes covered the path.
     pub(crate) fn told(&self, error: Error) -> Error {
+        let error = match &self.refresh_failure {
+            Some(failure) if error.kind() == Kind::Denied => error.with_note(failure),
+            _ => error,
+        };
         match lacks_secret(&error) {
             true => with_unmatched(error, self.unmatched_secrets.as_deref()),
             false => error,
@@ -291,7 +297,9 @@ impl Mounts {
                     Arc::new(Renewable::new(Arc::clone(&store), options, http, renewal.clone()))
                 });
                 let store = renewable.clone().map_or(store, |store| store as Arc<dyn Store>);
-                let opened = Mount { unmatched_secrets, renewable, ..self.mount(store) };
+                let refresh_failure = option(options, "refresh_failure").map(str::to_string);
+                let opened =
+                    Mount { unmatched_secrets, refresh_failure, renewable, ..self.mount(store) };
                 self.keep_first(identity, Arc::new(opened), began)
             }
         };
@@ -338,6 +346,7 @@ impl Mounts {
             store,
             renewable: None,
             unmatched_secrets: None,
+            refresh_failure: None,
             observer: None,
             spelt: OnceLock::new(),
         }

@@ -69,7 +69,8 @@ table! {
         "extra_http_headers." "A header sent with every request: the name stands behind the dot.";
         "extra_http_headers" "Headers sent with every request, as lines of `Name: value`.";
         "refresh" "Read by DuckDB's aws extension.";
-        "refresh_info." "What a credential_chain secret was made from: profile, chain, role.";
+        "refresh_info." "What a secret was made from: profile, chain and role of a credential_chain, else the options that count instead of the secret's own once those are refused.";
+        "refresh_failure" "Why a secret cannot be made from its refresh_info, for error texts.";
     }
     AWS_LIKE => {
         "key_id" "Access key id (HMAC key id on GCS).";
@@ -99,6 +100,7 @@ table! {
         "s3_url_compatibility_mode" "DuckDB's setting for `url_compatibility_mode`.";
         "s3_requester_pays" "DuckDB's setting for `requester_pays`.";
         "emptied." "The setting behind the dot is empty: what the environment has in its place does not count.";
+        "merge_http_secret_into_s3_request" "Whether headers and proxy of http secrets join; DuckDB's side decides by it.";
         "enable_global_s3_configuration" "Whether the environment may give credentials, region and endpoint; true where not given.";
     }
     &[S3, Gcs, Azure] => {

@@ -38,6 +38,14 @@ public:
 	void Add(string key, string value) {
 		texts.emplace_back(std::move(key), std::move(value));
 	}
+	bool Has(const string &key) const {
+		for (auto &text : texts) {
+			if (text.first == key) {
+				return true;
+			}
+		}
+		return false;
+	}
 	//! Valid until the next Add.
 	const ps_pair *Data() const {
 		view.clear();

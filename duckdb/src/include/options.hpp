@@ -21,7 +21,10 @@ string RootOf(const string &path);
 Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path);
 
 //! The same for a statement that would begin now, given what a running one uses. False where no secret covers the path.
-bool CurrentOptions(DatabaseInstance &db, const string &path, const ps_pair *used, size_t count, Pairs &current);
+bool CurrentOptions(Engine &engine, const string &path, const ps_pair *used, size_t count, Pairs &current);
+
+//! Whether a secret of a type, made by PROVIDER config, has an option of this name.
+bool IsSecretOption(const string &type, const string &name);
 
 //! Whether the scope of some secret ends within a root, whose objects may have different secrets then.
 bool IsDividedByScopes(optional_ptr<FileOpener> opener, const string &root);

@@ -28,6 +28,18 @@ private:
 	ErrorData kept;
 };
 
+//! Secrets whose own values a store refused, and that are made anew from their REFRESH_INFO since.
+class RefreshedSecrets {
+public:
+	bool Has(const KeyValueSecret &secret) const;
+	//! False where it was known.
+	bool Add(const KeyValueSecret &secret);
+
+private:
+	mutable mutex lock;
+	unordered_set<string> known;
+};
+
 //! The engine of one database instance.
 class Engine {
 public:
@@ -43,6 +55,7 @@ public:
 	DatabaseInstance &db;
 	SettingValues settings;
 	Wraps wraps;
+	RefreshedSecrets refreshed;
 	//! What failed after its connection was gone: the next statement of any connection fails.
 	KeptFailure late;
 

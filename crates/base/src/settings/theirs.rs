@@ -124,10 +124,8 @@ theirs! {
         "Takes options in the query of an S3 URL.";
     "enable_global_s3_configuration" Bool Some("true"), READ,
         "Whether S3 looks at the environment.";
-    "merge_http_secret_into_s3_request" Bool Some("true"), Fixed(FALSE,
-        "a secret of TYPE http is for http:// and https:// only; give headers and proxy to the \
-         secret of S3"),
-        "Takes headers and proxy of http secrets for S3.";
+    "merge_http_secret_into_s3_request" Bool Some("true"), READ,
+        "Takes headers and proxy of http secrets for S3, but no Authorization.";
     "gcs_user_project" Text NONE, Fixed(&[""],
         "requests to Google name no project; set EXTRA_HTTP_HEADERS of the secret to \
          MAP {'x-goog-user-project': '...'}"),
@@ -341,7 +339,6 @@ mod tests {
             .map(|row| row.name)
             .collect();
         let differ = [
-            "merge_http_secret_into_s3_request",
             "http_retry_backoff",
             "enable_server_cert_verification",
             "httpfs_connection_caching",
