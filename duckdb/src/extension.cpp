@@ -35,6 +35,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterFunctions(loader, engine);
 	RegisterWrapFunctions(loader, engine);
 	RegisterSecrets(db);
+	RegisterLogTypes(db);
 	RegisterProfile(loader);
 	RegisterBarrier(config, engine);
 	RegisterScans(config, engine);

@@ -2,9 +2,12 @@
 // values in profiles.
 #include "query.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace penstock {
+
+constexpr const char *CONNECTIONS_LOG = "HTTPFSInfo";
 
 namespace {
 
@@ -28,8 +31,38 @@ int64_t Number(const string &text) {
 	return std::strtoll(text.c_str(), nullptr, 10);
 }
 
-void LogRequest(Logger &logger, HTTPParams &params, const Rows &rows, idx_t row) {
+//! Names that a setting of azure lists, with semicolons between.
+vector<string> ListOf(const Query &query, const char *setting) {
+	Value names;
+	auto client = query.Client();
+	if (!client || !LookupSetting(*client, setting, names) || names.IsNull()) {
+		return {};
+	}
+	return StringUtil::Split(StringUtil::Lower(names.ToString()), ";");
+}
+
+//! Of lines `Name: value`; not those in the list.
+void AddHeaders(HTTPHeaders &headers, const string &lines, const vector<string> &hidden) {
+	for (auto &line : StringUtil::Split(lines, "\n")) {
+		auto colon = line.find(": ");
+		if (colon == string::npos) {
+			continue;
+		}
+		auto name = line.substr(0, colon);
+		if (std::find(hidden.begin(), hidden.end(), StringUtil::Lower(name)) == hidden.end()) {
+			headers.Insert(name, line.substr(colon + 2));
+		}
+	}
+}
+
+bool IsAzure(const string &url) {
+	auto lower = StringUtil::Lower(url.substr(0, 8));
+	return StringUtil::StartsWith(lower, "az") || StringUtil::StartsWith(lower, "abfs");
+}
+
+void LogRequest(Logger &logger, HTTPParams &params, const Rows &rows, idx_t row, const vector<string> &hidden) {
 	HTTPHeaders headers;
+	AddHeaders(headers, rows.Cell(row, "sent_headers"), hidden);
 	auto range = rows.Cell(row, "range");
 	if (!range.empty()) {
 		headers.Insert("Range", range);
@@ -43,10 +76,23 @@ void LogRequest(Logger &logger, HTTPParams &params, const Rows &rows, idx_t row)
 		message = HTTPLogType::ConstructLogMessage(request, nullptr);
 	} else {
 		HTTPResponse response(HTTPUtil::ToStatusCode(NumericCast<int32_t>(status)));
-		response.reason = rows.Cell(row, "error");
+		auto failure = rows.Cell(row, "error");
+		response.reason = rows.Cell(row, "reason") + (failure.empty() ? "" : ": " + failure);
+		AddHeaders(response.headers, rows.Cell(row, "received_headers"), hidden);
 		message = HTTPLogType::ConstructLogMessage(request, &response);
 	}
 	logger.WriteLog(HTTPLogType::NAME, HTTPLogType::LEVEL, message);
+}
+
+//! Whether a request opened its connection or had a kept one, as httpfs tells it.
+void LogConnection(Logger &logger, const Rows &rows, idx_t row) {
+	auto url = rows.Cell(row, "request_url");
+	auto begin = url.find("://");
+	auto host = begin == string::npos ? url : url.substr(0, url.find('/', begin + 3));
+	auto is_new = rows.Cell(row, "new_connection") == "true";
+	logger.WriteLog(CONNECTIONS_LOG, LogLevel::LOG_INFO,
+	                string("{\"type\":\"") + (is_new ? "connection_cache_miss" : "connection_cache_hit") +
+	                    "\",\"host\":\"" + host + "\"}");
 }
 
 //! Of all values in profiles that are ours.
@@ -54,15 +100,32 @@ constexpr const char *PROFILE_PREFIX = "penstock.";
 
 } // namespace
 
+bool LogsRequests(Query &query) {
+	return query.logger && query.logger->ShouldLog(HTTPLogType::NAME, HTTPLogType::LEVEL);
+}
+
 void LogRequests(Query &query) {
-	if (!query.logger || !query.logger->ShouldLog(HTTPLogType::NAME, HTTPLogType::LEVEL)) {
+	bool logs_requests = LogsRequests(query);
+	bool logs_connections = query.logger && query.logger->ShouldLog(CONNECTIONS_LOG, LogLevel::LOG_INFO);
+	if (!logs_requests && !logs_connections) {
 		return;
 	}
 	Rows rows(ps_query_drain_requests(query.handle));
 	HTTPUtil util;
 	HTTPParams params(util);
+	Value azure;
+	auto client = query.Client();
+	bool logs_azure = !client || !LookupSetting(*client, "azure_http_logging", azure) || azure.IsNull() ||
+	                  TextOf(azure) != "false";
+	auto hidden = ListOf(query, "azure_http_logging_redact_headers");
 	for (idx_t row = 0; row < rows.Count(); row++) {
-		LogRequest(*query.logger, params, rows, row);
+		bool is_azure = IsAzure(rows.Cell(row, "url"));
+		if (logs_requests && (logs_azure || !is_azure)) {
+			LogRequest(*query.logger, params, rows, row, is_azure ? hidden : vector<string>());
+		}
+		if (logs_connections) {
+			LogConnection(*query.logger, rows, row);
+		}
 	}
 	query.logger->Flush();
 }

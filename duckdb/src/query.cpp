@@ -95,6 +95,9 @@ Query::Query(shared_ptr<Engine> engine_p, optional_ptr<ClientContext> client)
 	ps_error *error = nullptr;
 	ps_statement statement {number, QueryInterrupted, this};
 	Check(ps_query_new(engine->handle, settings.Data(), settings.Count(), &statement, &handle, &error), error);
+	if (LogsRequests(*this)) {
+		ps_query_logs_headers(handle);
+	}
 	if (phase == Phase::RUNNING) {
 		ps_query_writes_each_name_once(handle);
 	}

@@ -6,6 +6,7 @@
 // put back. docs/design/secret-types.md has the reasons and what was rejected.
 #include "extension.hpp"
 #include "options.hpp"
+#include "reach.hpp"
 
 #include "duckdb/planner/extension_callback.hpp"
 
@@ -21,15 +22,6 @@ constexpr const char *OURS = "penstock";
 //! A map that may hold an Authorization header.
 constexpr const char *EXTRA_HEADERS = "extra_http_headers";
 
-// Reaches members that have no accessor: an explicit instantiation may name a private member, which the
-// standard allows ([temp.spec]/6). The extension is built for exactly one DuckDB version, so a change
-// of these members is a compile error, never a surprise at run time.
-template <class TAG, typename TAG::type MEMBER>
-struct Reach {
-	friend typename TAG::type Member(TAG) {
-		return MEMBER;
-	}
-};
 struct ManagerLock {
 	using type = mutex SecretManager::*;
 	friend type Member(ManagerLock);

@@ -22,6 +22,19 @@ pub fn speak(words: Words) {
     let _ = WORDS.set(words);
 }
 
+static AGENT: OnceLock<String> = OnceLock::new();
+
+/// Says what servers are told of who asks; the first word stays.
+pub fn calls_itself(agent: String) {
+    // A second one would be of the same program.
+    let _ = AGENT.set(agent);
+}
+
+/// What servers are told of who asks.
+pub fn agent() -> String {
+    AGENT.get().cloned().unwrap_or_else(|| concat!("penstock/", env!("CARGO_PKG_VERSION")).into())
+}
+
 /// The form of this process.
 pub fn spoken() -> Words {
     WORDS.get().copied().unwrap_or(Words::Sql)

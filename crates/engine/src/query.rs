@@ -312,6 +312,11 @@ impl Query {
         self.core.run(self.core.uploads.barrier()).await
     }
 
+    /// From now on the events of its requests have their headers.
+    pub fn logs_headers(&self) {
+        self.core.scope.wants_headers.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// Gives up every detached upload that is not durable yet: nothing becomes visible, and the
     /// parts are aborted in the background.
     pub fn abort_uploads(&self) {

@@ -11,7 +11,7 @@ use penstock_base::{Metric, Metrics, micros};
 use penstock_store::{Observer, Reason, RequestEvent};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 tokio::task_local! {
@@ -108,6 +108,8 @@ pub(crate) struct Scope {
     pub traffic: Traffic,
     pub background: Background,
     pub engine: Arc<EngineObserver>,
+    /// Somebody reads the headers of its requests.
+    pub wants_headers: AtomicBool,
 }
 
 impl Scope {
@@ -118,7 +120,8 @@ impl Scope {
         engine: Arc<EngineObserver>,
     ) -> Arc<Self> {
         let (traffic, background) = Default::default();
-        Arc::new(Scope { statement, metrics, log, traffic, background, engine })
+        let wants_headers = AtomicBool::new(false);
+        Arc::new(Scope { statement, metrics, log, traffic, background, engine, wants_headers })
     }
 
     /// One of its own.
@@ -191,6 +194,11 @@ impl Observer for EngineObserver {
         })
     }
 
+    fn wants_headers(&self) -> bool {
+        let wants = |running: &Running| running.scope.wants_headers.load(Ordering::Relaxed);
+        CURRENT.try_with(wants).unwrap_or(false)
+    }
+
     fn request_finished(&self, event: RequestEvent) {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let request = LoggedRequest { number, event: Arc::new(event) };
@@ -260,6 +268,7 @@ mod tests {
             fault: None,
             span: None,
             reason: None,
+            headers: None,
         }
     }
 

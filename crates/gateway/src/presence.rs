@@ -136,6 +136,7 @@ mod tests {
             fault,
             span: None,
             reason: None,
+            headers: None,
         }
     }
 

@@ -246,6 +246,7 @@ mod tests {
             fault: None,
             span: Some(Span { trace_id: 1, id: 2, parent_id: Some(3), flags: 1 }),
             reason: None,
+            headers: None,
         };
         let line = serde_json::to_value(BackendLine::of(&event)).unwrap();
         assert_eq!(

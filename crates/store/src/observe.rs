@@ -38,6 +38,16 @@ pub struct Reason {
     pub attempt: u32,
 }
 
+/// Headers of one request and of its answer, in the order in which they were sent: names and
+/// values, those of credentials replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Of the request.
+    pub sent: Vec<(String, String)>,
+    /// Of the answer; empty where none came.
+    pub received: Vec<(String, String)>,
+}
+
 /// Whose doing it was that a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFault {
@@ -82,6 +92,8 @@ pub struct RequestEvent {
     pub span: Option<Span>,
     /// What it was sent for, if its sender said so.
     pub reason: Option<Reason>,
+    /// Its headers, where the observer wants them.
+    pub headers: Option<Box<Headers>>,
 }
 
 impl RequestEvent {
@@ -113,6 +125,11 @@ pub trait Observer: Send + Sync + Debug {
     /// What the request is for that begins now, on the task that wants it.
     fn reason(&self) -> Option<Reason> {
         None
+    }
+
+    /// Whether the event of the request that begins now is to have its headers, which cost time.
+    fn wants_headers(&self) -> bool {
+        false
     }
 
     /// A request ended.

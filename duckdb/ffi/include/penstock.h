@@ -115,8 +115,10 @@ uint64_t ps_thread_waited_us(void); /* what the calling thread has waited for li
 /* What is remembered of objects: cache, url, object, etag, size_bytes, cached_bytes, blocks. */
 bool ps_query_cache(const ps_query *query, ps_rows **out, ps_error **error);
 bool ps_query_clear_cache(const ps_query *query, ps_error **error);
-/* Requests finished since the last call, oldest first; for DuckDB's HTTP log. */
-ps_rows *ps_query_drain_requests(ps_query *query);
+/* Requests finished since the last call, oldest first; for DuckDB's HTTP log. With a reason, and lines of `Name: value` of
+ * the headers sent and received, which are there for requests that began after ps_query_logs_headers. */
+ps_rows *ps_query_drain_requests(const ps_query *query);
+void ps_query_logs_headers(const ps_query *query);
 
 /* ---- reading ----
  * `options` are the store options: the pairs of the matching secret (key `secret_type` names its type: s3, gcs, r2,

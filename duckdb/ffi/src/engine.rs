@@ -4,6 +4,7 @@ use crate::abi::{PsPair, PsStr, free, give, handle, pairs};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::Settings;
+use penstock_base::door;
 use penstock_base::settings::theirs;
 use penstock_engine::{Engine, print_panics_without_secrets, settings_here};
 use std::ffi::c_void;
@@ -47,6 +48,7 @@ pub unsafe extern "C" fn ps_engine_new(
     unsafe {
         guarded(error, || {
             print_panics_without_secrets();
+            door::calls_itself(concat!("duckdb penstock/", env!("CARGO_PKG_VERSION")).to_string());
             let settings = with_pairs(settings_here(), &pairs(settings, count, "a setting")?)?;
             let engine = Engine::new(settings)?;
             let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);

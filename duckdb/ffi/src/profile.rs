@@ -208,6 +208,25 @@ impl Named<'_> {
     }
 }
 
+impl Named<'_> {
+    /// The counts as the box of httpfs has them, zeros too: tools and people look for it.
+    fn lines_of_httpfs(&self) -> [Option<String>; 3] {
+        let count = |name| self.text(name).unwrap_or_else(|| "0".to_string());
+        let size_of = |name| self.number(name, size).unwrap_or_else(|| "0 bytes".to_string());
+        [
+            format!("HTTP Stats: in: {}, out: {}", size_of("bytes_read"), size_of("bytes_written")),
+            format!(
+                "  #HEAD: {}, #GET: {}, #PUT: {}",
+                count("requests_head"),
+                count("requests_get"),
+                count("requests_put")
+            ),
+            format!("  #POST: {}, #DELETE: {}", count("requests_post"), count("requests_delete")),
+        ]
+        .map(Some)
+    }
+}
+
 fn size(bytes: u64) -> String {
     const STEPS: [(&str, u64); 4] =
         [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -238,7 +257,11 @@ fn drawn(values: &[(Value, String)]) -> String {
     let bar = "─".repeat(WIDTH + 2);
     let mut text = format!("┌─{bar}─┐\n│┌{bar}┐│\n");
     let title = Some("Penstock".to_string());
-    let lines = [title].into_iter().chain(named.request_lines()).chain(named.other_lines());
+    let lines = [title]
+        .into_iter()
+        .chain(named.request_lines())
+        .chain(named.other_lines())
+        .chain(named.lines_of_httpfs());
     for line in lines.flatten() {
         // A long URL takes several.
         let characters: Vec<char> = line.chars().collect();
@@ -328,7 +351,13 @@ mod tests {
         let lines: Vec<String> = drawn(&values).lines().map(str::to_string).collect();
         let inside = |line: &String| line.trim_matches(['│', ' ']).to_string();
         let said: Vec<String> = lines[2..lines.len() - 2].iter().map(inside).collect();
-        assert_eq!(said, ["Penstock", "requests: 2", "GET 2"]);
+        let counted = ["Penstock", "requests: 2", "GET 2"];
+        let of_httpfs = [
+            "HTTP Stats: in: 0 bytes, out: 0 bytes",
+            "#HEAD: 0, #GET: 2, #PUT: 0",
+            "#POST: 0, #DELETE: 0",
+        ];
+        assert_eq!(said, [&counted[..], &of_httpfs].concat());
     }
 
     #[test]

@@ -228,5 +228,17 @@ pub unsafe extern "C" fn ps_query_clear_cache(
 pub unsafe extern "C" fn ps_query_drain_requests(query: *const PsQuery) -> *mut PsRows {
     // SAFETY: the caller vouches for it.
     let Ok(query) = (unsafe { handle(query, "query") }) else { return null_mut() };
-    quiet(null_mut(), || PsRows::of_requests(&query.query.requests().drain()).give())
+    quiet(null_mut(), || PsRows::of_logged(&query.query.requests().drain()).give())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_logs_headers(query: *const PsQuery) {
+    // SAFETY: the caller vouches for it.
+    if let Ok(query) = unsafe { handle(query, "query") } {
+        quiet((), || query.query.logs_headers());
+    }
 }

@@ -1,6 +1,7 @@
 //! Introspection tables: every cell is text.
 
 use crate::abi::{PsStr, free};
+use crate::their_words::reason;
 use penstock_base::settings::theirs::{Meaning, TheirSetting, TheirType, variables};
 use penstock_base::{DeviceMetric, Metric, Metrics};
 use penstock_engine::device_meter::{Reading, readings as device_readings};
@@ -40,6 +41,29 @@ const REQUESTS: &[&str] = &[
     "new_connection",
     "error",
     "request_url",
+];
+
+/// Those of DuckDB's log: the status's reason, and headers, a line for each.
+const LOGGED: &[&str] = &[
+    "number",
+    "statement",
+    "cause",
+    "attempt",
+    "started_us",
+    "method",
+    "url",
+    "range",
+    "status",
+    "first_byte_us",
+    "duration_us",
+    "sent_bytes",
+    "received_bytes",
+    "new_connection",
+    "error",
+    "request_url",
+    "reason",
+    "sent_headers",
+    "received_headers",
 ];
 
 const THEIRS: &[&str] = &["name", "type", "has_default", "default", "meaning", "doc", "variables"];
@@ -134,6 +158,21 @@ impl PsRows {
             ]
         };
         PsRows { columns: REQUESTS, rows: requests.iter().map(row).collect() }
+    }
+
+    /// With what DuckDB's log has beside.
+    pub(crate) fn of_logged(requests: &[LoggedRequest]) -> Self {
+        let lines = |headers: &[(String, String)]| {
+            headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>()
+        };
+        let mut rows = PsRows::of_requests(requests).rows;
+        for (row, request) in rows.iter_mut().zip(requests) {
+            row.push(reason(request.event.status).to_string());
+            let headers = request.event.headers.as_deref();
+            row.push(headers.map_or_else(String::new, |headers| lines(&headers.sent)));
+            row.push(headers.map_or_else(String::new, |headers| lines(&headers.received)));
+        }
+        PsRows { columns: LOGGED, rows }
     }
 
     pub(crate) fn of_cache(entries: &[CacheEntry]) -> Self {

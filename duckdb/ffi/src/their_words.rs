@@ -5,6 +5,16 @@ use penstock_base::{Error, Kind};
 
 /// Status and reason, as HTTP spells it.
 const REASONS: &[(u16, &str)] = &[
+    (200, "OK"),
+    (201, "Created"),
+    (202, "Accepted"),
+    (204, "No Content"),
+    (206, "Partial Content"),
+    (301, "Moved Permanently"),
+    (302, "Found"),
+    (304, "Not Modified"),
+    (307, "Temporary Redirect"),
+    (308, "Permanent Redirect"),
     (400, "Bad Request"),
     (401, "Unauthorized"),
     (403, "Forbidden"),
@@ -12,7 +22,10 @@ const REASONS: &[(u16, &str)] = &[
     (405, "Method Not Allowed"),
     (407, "Proxy Authentication Required"),
     (408, "Request Timeout"),
+    (409, "Conflict"),
     (410, "Gone"),
+    (412, "Precondition Failed"),
+    (416, "Range Not Satisfiable"),
     (429, "Too Many Requests"),
     (500, "Internal Server Error"),
     (501, "Not Implemented"),

@@ -29,6 +29,8 @@
 #include "duckdb/parser/parsed_data/create_table_function_info.hpp"
 #include "duckdb/planner/operator/logical_get.hpp"
 
+#include "reach.hpp"
+
 // Not by identifier.hpp: 1.5.6 has that too, and uses it nowhere that the shim looks.
 #if __has_include("duckdb/common/memory_mapped_file.hpp")
 #define PENSTOCK_DUCKDB_2 1
@@ -81,10 +83,22 @@ inline CatalogTransaction CommittedByNow(DatabaseInstance &db) {
 #endif
 }
 
+#if PENSTOCK_DUCKDB_2
+namespace {
+struct MonotonicTime {
+	using type = std::chrono::time_point<std::chrono::steady_clock> TimePoint::*;
+	friend type Member(MonotonicTime);
+};
+template struct Reach<MonotonicTime, &TimePoint::value>;
+} // namespace
+#endif
+
 inline void SetRequestTimes(BaseRequest &request, timestamp_t start, int64_t duration_us) {
 #if PENSTOCK_DUCKDB_2
-	// 2.0.0 measures durations with a clock whose points cannot be made from numbers: start only.
+	request.have_request_timing = true;
 	request.request_system_start = start;
+	request.request_monotonic_end.*Member(MonotonicTime()) =
+	    request.request_monotonic_start.*Member(MonotonicTime()) + std::chrono::microseconds(duration_us);
 #else
 	request.have_request_timing = true;
 	request.request_start = start;

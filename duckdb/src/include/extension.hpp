@@ -23,6 +23,8 @@ void RegisterFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine
 void RegisterDescribed(ExtensionLoader &loader, TableFunction function, FunctionDescription description);
 //! The secret types that nobody registered yet, until somebody else does.
 void RegisterSecrets(DatabaseInstance &db);
+//! The log type HTTPFSInfo, until httpfs brings its own.
+void RegisterLogTypes(DatabaseInstance &db);
 //! Makes every connection, open or to come, tell when its statements begin and end.
 void RegisterConnections(DatabaseInstance &db, const shared_ptr<Engine> &engine);
 

@@ -147,6 +147,10 @@ public:
 	void TellBounds();
 	//! True once the user asked to stop, or the connection is gone.
 	bool IsInterrupted() const;
+	//! Of the statement; null where there is none, or its connection is gone.
+	shared_ptr<ClientContext> Client() const {
+		return context.lock();
+	}
 
 	shared_ptr<Engine> engine;
 	ps_query *handle = nullptr;
@@ -287,6 +291,8 @@ struct Scope {
 
 //! Says once what values profiles may have.
 void RegisterProfile(ExtensionLoader &loader);
+//! Whether DuckDB's HTTP log is on for a statement.
+bool LogsRequests(Query &query);
 //! Sends the requests finished since the last call to DuckDB's HTTP log.
 void LogRequests(Query &query);
 

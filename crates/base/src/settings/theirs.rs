@@ -196,15 +196,13 @@ theirs! {
     "azure_http_stats" Bool Some("false"), Fixed(TRUE,
         "EXPLAIN ANALYZE always shows the requests of a statement"),
         "Shows requests in EXPLAIN ANALYZE.";
-    "azure_http_logging" Bool Some("true"), Fixed(TRUE,
-        "requests to Azure are logged with all others, where enable_logging('HTTP') asks for it"),
-        "Logs requests to Azure.";
+    "azure_http_logging" Bool Some("true"), Shim,
+        "Logs requests to Azure, where enable_logging('HTTP') asks for it.";
     "azure_http_logging_redact_query_params" Text Some("sig"), Fixed(&["sig"],
         "Penstock hides signatures and tokens in logged URLs, and nothing else"),
         "Parameters that are not logged.";
-    "azure_http_logging_redact_headers" Text Some("Authorization"), Fixed(&["Authorization"],
-        "the log has no header but Range"),
-        "Headers that are not logged.";
+    "azure_http_logging_redact_headers" Text Some("Authorization"), Shim,
+        "Headers whose values are not logged, beside those of credentials.";
     "azure_context_caching" Bool Some("true"), Fixed(TRUE,
         "connections and tokens are always shared"),
         "Keeps clients of Azure.";

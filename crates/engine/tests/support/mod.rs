@@ -255,6 +255,7 @@ impl Scripted {
                 fault: None,
                 span: None,
                 reason: None,
+                headers: None,
             });
         }
     }

@@ -25,6 +25,7 @@ fn event(method: &'static str, status: u16) -> RequestEvent {
         fault: None,
         span: None,
         reason: None,
+        headers: None,
     }
 }
 

@@ -134,7 +134,8 @@ impl HttpClient {
     /// `Unavailable` when no answer came, `Corrupt` when it is none of HTTP, `Invalid` for a
     /// request that cannot be sent. Operation and object are left for the caller to name.
     pub async fn send(&self, mut request: Parts, payload: Payload) -> Result<HttpResponse> {
-        let mut trace = Trace::start(self.observer.clone(), &mut request, payload.len());
+        let told = (self.shared.options.user_agent.as_str(), payload.len());
+        let mut trace = Trace::start(self.observer.clone(), &mut request, told);
         let answer = self.send_traced(&request, &payload, &mut trace).await;
         self.respond(answer, RequestFault::Service, &request, trace)
     }
@@ -150,7 +151,8 @@ impl HttpClient {
         mut request: Parts,
         mut body: Box<dyn Inflow>,
     ) -> Result<HttpResponse> {
-        let mut trace = Trace::start(self.observer.clone(), &mut request, body.size_bytes());
+        let told = (self.shared.options.user_agent.as_str(), body.size_bytes());
+        let mut trace = Trace::start(self.observer.clone(), &mut request, told);
         let mut fault = RequestFault::Service;
         let sent = async {
             let origin = self.origin(&request.uri)?;
@@ -182,7 +184,7 @@ impl HttpClient {
     ) -> Result<HttpResponse> {
         match answer {
             Ok((head, framing, lease)) => {
-                trace.answered(head.status);
+                trace.answered(head.status, &head.headers);
                 let operation = method_name(&request.method);
                 let body = HttpBody::new(lease, framing, trace, operation);
                 let body = Body::Http(Box::new(body));

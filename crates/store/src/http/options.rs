@@ -43,7 +43,7 @@ impl Default for HttpOptions {
             ca_file: None,
             proxy: ProxyChoice::Environment,
             verify_tls: true,
-            user_agent: concat!("penstock/", env!("CARGO_PKG_VERSION")).to_string(),
+            user_agent: penstock_base::door::agent(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Measures one request, and its wait for a connection, and tells the observer exactly once,
 //! however it ends.
 
+use crate::observe::Headers;
 use crate::{Observer, RequestEvent, RequestFault};
 use http::header::RANGE;
 use http::request::Parts;
@@ -21,13 +22,22 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Begins with a request's head, which is told its place in a trace, if it has one.
-    pub(crate) fn start(observer: Arc<dyn Observer>, request: &mut Parts, sent_bytes: u64) -> Self {
+    pub(crate) fn start(
+        observer: Arc<dyn Observer>,
+        request: &mut Parts,
+        (agent, sent_bytes): (&str, u64),
+    ) -> Self {
         let span = observer.request_begins();
         let traceparent = span.map(|span| HeaderValue::from_str(&span.traceparent()));
         if let Some(Ok(value)) = traceparent {
             request.headers.insert(TRACEPARENT, value);
         }
         let reason = observer.reason();
+        let headers = observer.wants_headers().then(|| {
+            let agent = ("user-agent".to_string(), agent.to_string());
+            let sent = std::iter::once(agent).chain(shown(&request.headers)).collect();
+            Box::new(Headers { sent, received: Vec::new() })
+        });
         let event = RequestEvent {
             method: method_name(&request.method),
             url: redact::url(&request.uri.to_string()).into_owned(),
@@ -43,6 +53,7 @@ impl Trace {
             fault: None,
             span,
             reason,
+            headers,
         };
         Trace { observer, event: Some(Box::new(event)), started: Instant::now() }
     }
@@ -53,9 +64,12 @@ impl Trace {
         }
     }
 
-    pub(crate) fn answered(&mut self, status: u16) {
+    pub(crate) fn answered(&mut self, status: u16, headers: &HeaderMap) {
         if let Some(event) = &mut self.event {
             event.status = status;
+            if let Some(told) = &mut event.headers {
+                told.received = shown(headers).collect();
+            }
             event.first_byte = self.started.elapsed();
         }
     }
@@ -108,6 +122,28 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.observer.wait_ended(self.since.elapsed());
     }
+}
+
+/// Headers whose values let others in: no log has them.
+const CREDENTIALS: &[&str] = &[
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "set-cookie",
+    "x-amz-security-token",
+    "x-amz-server-side-encryption-customer-key",
+    "x-ms-copy-source-authorization",
+    "x-ms-encryption-key",
+];
+
+/// Names and values, for a log that others read.
+fn shown(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> + '_ {
+    headers.iter().filter_map(|(name, value)| {
+        let is_hidden = value.is_sensitive() || CREDENTIALS.contains(&name.as_str());
+        let text = value.to_str().ok().filter(|_| !is_hidden)?;
+        let shown = if text.contains("://") { redact::url(text) } else { redact::text(text) };
+        Some((name.as_str().to_string(), shown.into_owned()))
+    })
 }
 
 /// The method as static text; events keep no allocation for it.
