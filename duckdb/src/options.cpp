@@ -188,8 +188,9 @@ void AddRefreshed(Pairs &pairs, const Engine &engine, const KeyValueSecret &secr
 	auto type = StringUtil::Lower(NameText(secret.GetType()));
 	for (auto &value : info) {
 		if (!IsSecretOption(type, value.first)) {
-			pairs.Add("refresh_failure", "Exception thrown while trying to refresh secret " + NameText(secret.GetName()) +
-			                                 ": `" + value.first + "` is no option of TYPE " + type);
+			auto name = NameText(secret.GetName());
+			pairs.Add("refresh_failure", "Exception thrown while trying to refresh secret " + name + ": `" +
+			                                 value.first + "` is no option of TYPE " + type);
 			return;
 		}
 	}

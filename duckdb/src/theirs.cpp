@@ -88,9 +88,9 @@ set_option_callback_t TheirCallbackAt(size_t wanted, std::index_sequence<INDEX..
 	return CALLBACKS[wanted];
 }
 
-//! Gives a setting its first value, if nobody else did. What the environment gives is a value as any other, to DuckDB 2.0
-//! too, which tells defaults from values. Where there is none at all, current_setting() looks for the extension that has
-//! the setting, on the Internet.
+//! Gives a setting its first value, if nobody else did. What the environment gives is a value as any other; DuckDB 2.0
+//! tells defaults from values. Where there is none at all, current_setting() looks for the extension that has the
+//! setting, on the Internet.
 void GiveFirstValue(DBConfig &config, const TheirSetting &setting, const Value &first) {
 	ExtensionOption option;
 	Value value;

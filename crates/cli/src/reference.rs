@@ -160,9 +160,9 @@ fn settings(page: &mut String) {
 fn their_settings(page: &mut String) {
     page.push_str(
         "\n## Settings of httpfs, azure and aws\n\n\
-         DuckDB takes them where those extensions are not loaded, with their types. One whose value \
-         is not followed leaves one warning in `duckdb_logs` for a database, with what Penstock \
-         does instead.\n\n\
+         DuckDB takes them where those extensions are not loaded, with their types. One whose \
+         value is not followed leaves one warning in `duckdb_logs` for a database, with what \
+         Penstock does instead.\n\n\
          | name | what it does | in Penstock |\n| --- | --- | --- |\n",
     );
     for row in theirs::TABLE {
