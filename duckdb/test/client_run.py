@@ -100,7 +100,7 @@ class ClientRun(StorageRun):
             return self.settings
         first = dict(self.open().execute(_SESSION).fetchall())
         now = self.main.execute(_SESSION).fetchall()
-        return {name: value for name, value in now if value != first.get(name, "")}
+        return {name: value for name, value in now if value != first.get(name)}
 
     def execute(self, con: duckdb.DuckDBPyConnection, sql: str) -> None:
         """Runs a statement to its end; Python may lack what it wants for a type of DuckDB's."""
