@@ -84,7 +84,7 @@ def test_a_proxy_of_an_http_secret_is_for_s3_too(fake: Fake) -> None:
     con.execute(f"CREATE SECRET s ({fake.secret})")
     con.execute("CREATE SECRET h (TYPE http, HTTP_PROXY 'http://127.0.0.1:1')")
     con.execute("SET penstock_request_deadline_ms = 300; SET penstock_retry_base_ms = 1")
-    with pytest.raises(duckdb.IOException, match="127.0.0.1:1"):
+    with pytest.raises(duckdb.IOException, match=r"127\.0\.0\.1:1"):
         con.execute(f"FROM '{URL}'")
     con.execute("SET merge_http_secret_into_s3_request = false")
     assert con.execute(f"FROM '{URL}'").fetchall() == [(7,)]

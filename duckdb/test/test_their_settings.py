@@ -114,14 +114,14 @@ def test_the_environment_is_obeyed_shown_and_put_aside(
         rows = con.execute(f"FROM '{scheme}://their/environment.csv'").fetchall()
         assert rows == [(1,)]
     con.execute("SET s3_access_key_id = ''")
-    with pytest.raises(duckdb.Error, match="403|denied|credentials"):
+    with pytest.raises(duckdb.Error, match=r"403|denied|credentials"):
         con.execute("COPY (SELECT 2 AS i) TO 's3://their/environment.csv'")
     con.execute("RESET s3_access_key_id")
     con.execute("COPY (SELECT 2 AS i) TO 's3://their/environment.csv'")
     port = fake.address.rpartition(":")[2]
     con.execute("SET enable_global_s3_configuration = false")
     con.execute(f"SET s3_endpoint = 'http://localhost:{port}'")
-    with pytest.raises(duckdb.Error, match="403|denied|credentials"):
+    with pytest.raises(duckdb.Error, match=r"403|denied|credentials"):
         con.execute("COPY (SELECT 3 AS i) TO 's3://their/environment.csv'")
 
 

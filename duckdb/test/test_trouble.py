@@ -167,7 +167,7 @@ def test_failures_are_told_in_the_words_of_httpfs(
 
 
 def test_a_missing_account_is_told_in_the_words_of_azure() -> None:
-    with pytest.raises(duckdb.InvalidInputException, match="^Invalid Input Error: No valid Azure"):
+    with pytest.raises(duckdb.InvalidInputException, match=r"^Invalid Input Error: No valid Azure"):
         connect().execute("FROM 'az://container/x.csv'")
 
 
