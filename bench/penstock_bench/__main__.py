@@ -58,6 +58,7 @@ def plan(options: argparse.Namespace) -> Plan:
     unknown = [name for name in names if name not in peers]
     if unknown:
         raise ConfigError(f"no peer {', '.join(unknown)}; there are: {', '.join(peers)}")
+    local = ["local"] if workload.local and not mode else []
     profile = profile_of(options)
     default_sizes = workload.quick_sizes if quick else workload.sizes
     sizes = numbers(options.rows) or default_sizes
@@ -66,7 +67,7 @@ def plan(options: argparse.Namespace) -> Plan:
         workload=workload,
         profile=profile,
         stores=chosen_stores(options.store),
-        peers=tuple(peers[name] for name in dict.fromkeys([*names, *([] if mode else ["local"])])),
+        peers=tuple(peers[name] for name in dict.fromkeys([*names, *local])),
         sizes=sizes,
         runs=dict.fromkeys(sizes, int(options.runs or default_runs)),
         threads=numbers(options.threads) or (mode.threads if mode else (0,)),

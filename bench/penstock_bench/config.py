@@ -16,6 +16,8 @@ BUILD = ROOT / "build"
 OUT = BUILD / "bench"
 
 PROTOCOLS = ("s3", "azure", "file")
+OPTIONAL = {"setup", "prepare", "fresh_store", "shared", "modes", "peers", "local"}
+"""Keys that a workload may do without."""
 # Workloads that are programs of their own and have no file.
 PROGRAMS = ("footprint", "gateway", "gateway_requests", "nvme", "nvme_raw", "replay", "soak")
 
@@ -79,6 +81,8 @@ class Workload:
     """Its peers, threads and steps come from `modes.py`."""
     peers: tuple[str, ...]
     """Those it is for; empty: all that are not ``by_name``."""
+    local: bool
+    """Measured on a local file, too, from which limits come."""
     steps: tuple[Step, ...]
 
 
@@ -132,7 +136,7 @@ def parse_workload(text: str, name: str) -> Workload:
     """A workload from the text of its file."""
     table = tomllib.loads(text)
     required = {"title", "sizes", "quick_sizes", "runs", "quick_runs", "protocols", "step"}
-    _take(table, name, required, {"setup", "prepare", "fresh_store", "shared", "modes", "peers"})
+    _take(table, name, required, OPTIONAL)
     steps = tuple(
         parse_step(step, f"{name}.step[{index}]") for index, step in enumerate(table.pop("step"))
     )
@@ -153,6 +157,7 @@ def parse_workload(text: str, name: str) -> Workload:
         shared=tuple(table.get("shared", ())),
         modes=table.get("modes", False),
         peers=tuple(table.get("peers", ())),
+        local=table.get("local", True),
         steps=steps,
     )
 

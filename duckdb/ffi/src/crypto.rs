@@ -2,9 +2,11 @@
 //! and 256 bits; SHA-256 and its HMAC; random bytes. It decides how a message becomes another one,
 //! and nothing of keys and nonces: DuckDB makes, keeps and stores them.
 //!
-//! The ciphers are RustCrypto's, by the instructions that the processor has; GCM is put together
-//! here, since DuckDB hands a message over in pieces. docs/design/encryption.md says why.
+//! The ciphers are RustCrypto's, by the instructions that the processor has. GCM is put together
+//! here, since DuckDB hands a message over in pieces; `wide_hash.rs` hashes much of one faster.
+//! docs/design/encryption.md says why.
 
+use crate::wide_hash::{WIDE_BYTES, WideHash};
 use aes::cipher::{BlockCipherEncrypt, InnerIvInit, StreamCipher, StreamCipherCoreWrapper};
 use aes::{Aes128Enc, Aes192Enc, Aes256Enc, Block};
 use ctr::cipher::consts::U16;
@@ -15,6 +17,7 @@ use ghash::GHash;
 use ghash::universal_hash::UniversalHash;
 use penstock_base::{Error, Kind, Result};
 use ring::rand::{SecureRandom, SystemRandom};
+use std::cell::OnceCell;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
@@ -152,15 +155,25 @@ where
 
 /// A hash of GCM, and the bytes that do not fill a block yet.
 struct Hash {
-    blocks: GHash,
+    key: Zeroizing<[u8; BLOCK_BYTES]>,
+    sum: [u8; BLOCK_BYTES],
+    narrow: GHash,
+    /// Made when there is enough for it.
+    wide: OnceCell<Option<WideHash>>,
     rest: [u8; BLOCK_BYTES],
     rest_bytes: usize,
 }
 
 impl Hash {
     fn new(key: &[u8; BLOCK_BYTES]) -> Self {
-        let blocks = GHash::new(&Block::from(*key));
-        Hash { blocks, rest: [0; BLOCK_BYTES], rest_bytes: 0 }
+        Hash {
+            key: Zeroizing::new(*key),
+            sum: [0; BLOCK_BYTES],
+            narrow: GHash::new(&Block::from(*key)),
+            wide: OnceCell::new(),
+            rest: [0; BLOCK_BYTES],
+            rest_bytes: 0,
+        }
     }
 
     fn add(&mut self, mut bytes: &[u8]) {
@@ -175,17 +188,33 @@ impl Hash {
             }
             self.pad();
         }
+        if bytes.len() >= WIDE_BYTES
+            && let Some(wide) = self.wide.get_or_init(|| WideHash::new(&self.key))
+        {
+            bytes = wide.add(&mut self.sum, bytes);
+        }
         let (whole, rest) = Block::slice_as_chunks(bytes);
-        self.blocks.update(whole);
+        self.add_blocks(whole);
         self.rest[..rest.len()].copy_from_slice(rest);
         self.rest_bytes = rest.len();
+    }
+
+    fn add_blocks(&mut self, blocks: &[Block]) {
+        let Some((first, others)) = blocks.split_first() else { return };
+        // The sum goes into the first block: a hash that has seen nothing goes on from there.
+        let mut joined = *first;
+        joined.iter_mut().zip(self.sum).for_each(|(byte, sum)| *byte ^= sum);
+        let mut hash = self.narrow.clone();
+        hash.update(&[joined]);
+        hash.update(others);
+        self.sum = hash.finalize().into();
     }
 
     /// Fills the block that was begun with zeros.
     fn pad(&mut self) {
         if self.rest_bytes > 0 {
             self.rest[self.rest_bytes..].fill(0);
-            self.blocks.update(&[Block::from(self.rest)]);
+            self.add_blocks(&[Block::from(self.rest)]);
             self.rest_bytes = 0;
         }
     }
@@ -194,8 +223,8 @@ impl Hash {
     fn finish(mut self, first_bytes: u64, second_bytes: u64) -> [u8; BLOCK_BYTES] {
         self.pad();
         let bits = u128::from(first_bytes * 8) << 64 | u128::from(second_bytes * 8);
-        self.blocks.update(&[Block::from(bits.to_be_bytes())]);
-        self.blocks.finalize().into()
+        self.add_blocks(&[Block::from(bits.to_be_bytes())]);
+        self.sum
     }
 }
 
@@ -280,4 +309,27 @@ pub(crate) fn hmac_sha256(key: &[u8], bytes: &[u8]) -> [u8; 32] {
 
 fn sized(digest: &[u8]) -> [u8; 32] {
     digest.try_into().expect("SHA-256 has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wide_hash_is_the_narrow_one_on_this_processor_too() {
+        let mut bytes = vec![0; 3000];
+        fill_random(&mut bytes).expect("random bytes");
+        for key in [[0; 16], [0xff; 16], [1; 16], [0x80; 16]].iter().chain(bytes.as_chunks().0) {
+            for len in [128, 144, 256, 1000, 1024, 3000] {
+                let (mut narrow, mut wide) = (Hash::new(key), Hash::new(key));
+                assert!(narrow.wide.set(None).is_ok(), "it was not asked for yet");
+                for _ in 0..2 {
+                    narrow.add(&bytes[..len]);
+                    wide.add(&bytes[..len]);
+                }
+                let sums = [narrow, wide].map(|hash| hash.finish(7, len as u64));
+                assert_eq!(sums[0], sums[1], "{len} bytes, key {key:?}");
+            }
+        }
+    }
 }

@@ -252,7 +252,7 @@ fn long_messages_are_those_of_ring_wherever_they_lie() {
     let (key, nonce, also) = (hex(KEY), hex(NONCE), hex(ALSO));
     let sealing = ring::aead::UnboundKey::new(&ring::aead::AES_256_GCM, &key).unwrap();
     let sealing = ring::aead::LessSafeKey::new(sealing);
-    for len in [1, 15, 16, 4095, 4096, 4097, 8192, 70_000, 262_144] {
+    for len in [1, 15, 16, 127, 128, 129, 272, 1000, 4095, 4096, 4097, 8192, 70_000, 262_144] {
         let plain: Vec<u8> = (0..len).map(|at| (at * 7 + at / 251) as u8).collect();
         let mut expected = plain.clone();
         let once = ring::aead::Nonce::try_assume_unique_for_key(&nonce).unwrap();
