@@ -24,10 +24,6 @@ mod their_words;
 mod theirs;
 mod urls;
 mod volumes;
-#[cfg(target_arch = "x86_64")]
-mod wide_hash;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "no_wide_hash.rs"]
 mod wide_hash;
 mod window;
 mod wrap;
