@@ -155,6 +155,20 @@ def test_nothing_else_is_loaded_for_it(mine: duckdb.DuckDBPyConnection, tmp_path
     assert value(mine, loaded) == 0
 
 
+def test_leaving_mbedtls_asks_for_httpfs_and_happens(
+    mine: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    mine.execute("SET force_mbedtls_unsafe = true")
+    mine.execute(
+        f"ATTACH '{tmp_path}/x.db' AS d (ENCRYPTION_KEY '{KEY}'); CREATE TABLE d.t (i INT)"
+    )
+    with pytest.raises(duckdb.Error, match="HTTPFS"):
+        mine.execute("SET force_mbedtls_unsafe = false")
+    assert value(mine, "SELECT current_setting('force_mbedtls_unsafe')") is False
+    mine.execute("INSERT INTO d.t VALUES (1); CHECKPOINT d")
+    assert value(mine, "SELECT count(*) FROM d.t") == 1
+
+
 def test_stores_hold_what_was_encrypted(con: duckdb.DuckDBPyConnection, store: Fake) -> None:
     place = store.url("encrypted/")
     write(con, f"{place}x.parquet")
