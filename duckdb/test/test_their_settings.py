@@ -92,6 +92,7 @@ def test_the_environment_is_obeyed_shown_and_put_aside(
     fakes: dict[str, Fake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = fakes["s3"]
+    fake.reset()
     for name, text in (VARIABLES | {"DUCKDB_S3_ENDPOINT": fake.address}).items():
         monkeypatch.setenv(name, text)
     con = connect()
