@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import client_page
 from client_judge import LIST, VERSIONS, WORDS, Row, read_list, surprises, write_list
 from client_web import Web
 
@@ -74,3 +75,13 @@ def test_a_file_is_made_of_the_rows_that_a_test_expects(tmp_path: Path) -> None:
     found = web.answer("/exchanges/stock-exchanges")
     assert found and found.body.splitlines()[1] == b"1,A,B,C,,2019-03-25"
     assert web.hosts(f"FROM '{url}'; FROM 'https://nowhere.example/t.csv'") == {"example.org"}
+
+
+def test_the_page_for_those_who_move_is_made_from_the_list() -> None:
+    assert client_page.counts(ROWS) == "".join(
+        f"- DuckDB {version}: {passed} pass.\n"
+        for version, passed in [("1.5.5", "1 of 2"), ("2.0.1", "1 of 2")]
+    )
+    assert client_page.differences(ROWS) == {"": 1, "counts requests": 1}
+    section = client_page.section(read_list(LIST.read_text()))
+    assert client_page.PAGE.read_text().endswith(section), "run client_page.py"
