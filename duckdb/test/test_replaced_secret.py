@@ -56,8 +56,8 @@ def running(store: Fake) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def url(store: Fake, request: pytest.FixtureRequest) -> str:
-    """A name that no other test has."""
-    return store.url(f"replaced/{zlib.crc32(request.node.nodeid.encode()):x}")
+    """A name that no other test has, and that no reader takes for a directory's."""
+    return store.url(f"replaced/{zlib.crc32(request.node.nodeid.encode()):x}.data")
 
 
 def replaced_amid(
