@@ -41,7 +41,8 @@ appear on first use, but for names that begin with `missing`.
   --quiet                  print nothing but the address
 
 On the same port: GET /_penstock/stats, GET /_penstock/requests?n=N,
-POST /_penstock/reset, POST /_penstock/faults (one a line), DELETE /_penstock/faults.
+POST /_penstock/reset, POST /_penstock/faults (one a line), DELETE /_penstock/faults;
+PUT /_penstock/faults arms these in place of all others.
 ";
 
 const FLAGS: &[&str] = &[

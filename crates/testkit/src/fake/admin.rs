@@ -1,5 +1,6 @@
 //! `/_penstock/...`: what the bench and tests in other languages ask and tell a fake.
 
+use super::fault::FaultSpec;
 use super::http::{Request, Response};
 use super::server::Server;
 use bytes::Bytes;
@@ -24,7 +25,10 @@ pub fn answer(server: &Server, request: &Request, body: &[Bytes]) -> Response {
             server.stats.reset();
             Response::new(204)
         }
-        ("POST", "/_penstock/faults") => arm(server, body),
+        ("POST", "/_penstock/faults") => with_faults(body, |faults| {
+            faults.into_iter().for_each(|fault| server.faults.add(fault));
+        }),
+        ("PUT", "/_penstock/faults") => with_faults(body, |faults| server.faults.replace(faults)),
         ("GET", "/_penstock/faults") => {
             json(serde_json::Value::from(server.faults.fired()).to_string())
         }
@@ -40,7 +44,8 @@ fn json(text: String) -> Response {
     Response::text(200, "application/json", text + "\n")
 }
 
-fn arm(server: &Server, body: &[Bytes]) -> Response {
+/// Does something with the faults that a body lists, if each of them can be read.
+fn with_faults(body: &[Bytes], act: impl FnOnce(Vec<FaultSpec>)) -> Response {
     let text = String::from_utf8_lossy(&body.concat()).into_owned();
     let mut faults = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -49,8 +54,6 @@ fn arm(server: &Server, body: &[Bytes]) -> Response {
             Err(error) => return Response::text(400, "text/plain", format!("{error}\n")),
         }
     }
-    for fault in faults {
-        server.faults.add(fault);
-    }
+    act(faults);
     Response::new(204)
 }

@@ -214,7 +214,13 @@ impl FaultPlan {
 
     /// Disarms all; answers that wait for one are sent.
     pub fn clear(&self) {
-        self.state().armed.clear();
+        self.replace(Vec::new());
+    }
+
+    /// Arms these in place of all others, at once: no request meets neither. Answers that wait for
+    /// one of the others are sent.
+    pub fn replace(&self, faults: Vec<FaultSpec>) {
+        self.state().armed = faults.into_iter().map(Armed::from).collect();
         self.disarmed.send_modify(|times| *times += 1);
     }
 

@@ -10,7 +10,7 @@
 //!
 //! On the same port, unsigned: `GET /_penstock/stats`, `GET /_penstock/requests?n=100`,
 //! `POST /_penstock/reset`, `POST /_penstock/faults` (one fault a line; they add up),
-//! `DELETE /_penstock/faults`.
+//! `PUT /_penstock/faults` (these in place of all others), `DELETE /_penstock/faults`.
 
 pub mod admin;
 pub mod azure;

@@ -303,6 +303,9 @@ fn the_administration_counts_and_arms() {
     assert_eq!(get(&fake, "").unwrap().status, 500);
     let wrong = raw.ask("POST", "/_penstock/faults", "", b"statsu=500").unwrap();
     assert!(wrong.status == 400 && wrong.text().contains("status"), "{}", wrong.text());
+    assert_eq!(raw.ask("PUT", "/_penstock/faults", "", b"status=503").unwrap().status, 204);
+    assert_eq!(get(&fake, "").unwrap().status, 503);
+    assert_eq!(fake.faults().fired(), [1], "in place of the two before");
     assert_eq!(raw.ask("DELETE", "/_penstock/faults", "", b"").unwrap().status, 204);
     assert!(fake.faults().fired().is_empty());
 }
