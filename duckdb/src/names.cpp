@@ -123,8 +123,9 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 
 unique_ptr<MultiFileList> PenstockFileSystem::GlobFilesExtended(const string &path, const FileGlobInput &input,
                                                                 optional_ptr<FileOpener> opener) {
-	if (input.behavior == FileGlobOptions::FALLBACK_GLOB && !HasGlob(path) && MayBeDirectory(path) &&
-	    !FileExists(path, opener)) {
+	auto is_asked = input.behavior == FileGlobOptions::FALLBACK_GLOB && !HasGlob(path) && MayBeDirectory(path);
+	// Consoles make an empty object of a directory's name with a slash, which is no file to read.
+	if (is_asked && (StringUtil::EndsWith(path, "/") || !FileExists(path, opener))) {
 		auto below = Glob(WithSlash(path) + "**/*." + input.extension, opener.get());
 		if (!below.empty()) {
 			return make_uniq<SimpleMultiFileList>(std::move(below));

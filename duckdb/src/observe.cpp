@@ -38,7 +38,11 @@ vector<string> ListOf(const Query &query, const char *setting) {
 	if (!client || !LookupSetting(*client, setting, names) || names.IsNull()) {
 		return {};
 	}
-	return StringUtil::Split(StringUtil::Lower(names.ToString()), ";");
+	auto list = StringUtil::Split(StringUtil::Lower(names.ToString()), ";");
+	for (auto &name : list) {
+		StringUtil::Trim(name);
+	}
+	return list;
 }
 
 //! Of lines `Name: value`; not those in the list.

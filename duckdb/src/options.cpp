@@ -238,14 +238,18 @@ void LogRefresh(DatabaseInstance &db, const KeyValueSecret &secret, const Pairs 
 }
 
 //! Headers and proxy of the http secret that covers a path of S3, behind those of its own secret. S3 signs requests
-//! itself, so a header of that kind is left out.
+//! itself, so a header of that kind is left out. An endpoint that only the URL names gets none of them.
 void AddHttpSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const string &path) {
+	if (StringUtil::Contains(StringUtil::Lower(path), "s3_endpoint=")) {
+		return;
+	}
 	auto choice = ChooseSecret(secrets, path, Families().back());
 	auto key_values = dynamic_cast<const KeyValueSecret *>(choice.secret.get());
 	if (!key_values) {
 		return;
 	}
-	auto has_proxy = pairs.Has("http_proxy");
+	// A name and a password go to the proxy of their own secret only.
+	auto takes_proxy = !pairs.Has("http_proxy") && key_values->secret_map.count(Name("http_proxy"));
 	Pairs all;
 	for (auto &entry : key_values->secret_map) {
 		AddValue(all, StringUtil::Lower(NameText(entry.first)), entry.second);
@@ -254,7 +258,7 @@ void AddHttpSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const strin
 		auto key = Text(all.Data()[index].key);
 		auto is_header = StringUtil::StartsWith(key, "extra_http_headers.") &&
 		                 !StringUtil::CIEquals(key, "extra_http_headers.authorization");
-		if (is_header || (!has_proxy && StringUtil::StartsWith(key, "http_proxy"))) {
+		if (is_header || (takes_proxy && StringUtil::StartsWith(key, "http_proxy"))) {
 			pairs.Add(key, Text(all.Data()[index].value));
 		}
 	}
@@ -262,7 +266,7 @@ void AddHttpSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const strin
 
 string TextOfSecret(const KeyValueSecret &secret) {
 	string text = NameText(secret.GetName());
-	for (auto key : {"key_id", "refresh_info"}) {
+	for (auto key : {"key_id", "secret", "session_token", "refresh_info"}) {
 		auto found = secret.secret_map.find(Name(key));
 		text += "\n" + (found == secret.secret_map.end() ? string() : found->second.ToString());
 	}

@@ -232,22 +232,27 @@ impl StoreOptions {
         })
     }
 
-    /// Headers to send with every request.
+    /// Headers to send with every request; of two with one name the first.
     ///
     /// # Errors
     /// `Invalid` for a line without a colon.
     pub fn extra_headers(&self) -> Result<Vec<(String, Secret)>> {
-        let mut headers = Vec::new();
+        let mut headers: Vec<(String, Secret)> = Vec::new();
+        let mut add = |name: &str, value: Secret| {
+            if headers.iter().all(|(known, _)| !known.eq_ignore_ascii_case(name)) {
+                headers.push((name.to_string(), value));
+            }
+        };
         for (name, value) in &self.0 {
             if let Some(header) = header_name(name) {
-                headers.push((header.to_string(), value.clone()));
+                add(header, value.clone());
             } else if name == "extra_http_headers" {
                 for line in value.reveal().lines().filter(|line| !line.trim().is_empty()) {
                     let (header, text) = line.split_once(':').ok_or_else(|| {
                         Error::new(Kind::Invalid, "a line of `extra_http_headers` has no colon")
                             .with_hint("Write one `Name: value` on each line")
                     })?;
-                    headers.push((header.trim().to_string(), Secret::new(text.trim())));
+                    add(header.trim(), Secret::new(text.trim()));
                 }
             }
         }
@@ -317,7 +322,8 @@ mod tests {
 
     #[test]
     fn headers_keep_their_case() {
-        let pairs = [("extra_http_headers.X-Api", "1"), ("extra_http_headers", "A: b\nC:d: e\n")];
+        let lines = "A: b\nC:d: e\nx-api: of two with one name the first counts\n";
+        let pairs = [("extra_http_headers.X-Api", "1"), ("extra_http_headers", lines)];
         let headers = StoreOptions::new(pairs).unwrap().extra_headers().unwrap();
         let shown: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.reveal())).collect();
         assert_eq!(shown, [("X-Api", "1"), ("A", "b"), ("C", "d: e")]);

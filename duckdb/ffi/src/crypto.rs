@@ -27,6 +27,8 @@ pub(crate) const BLOCK_BYTES: usize = 16;
 pub(crate) const PIECE_BYTES: usize = 4096;
 /// More than that and the counter of GCM would begin anew.
 const GCM_BYTES_MAX: u64 = (1 << 36) - 32;
+/// The shortest tag that is believed (NIST SP 800-38D, section 5.2.1.2).
+const CHECKED_BYTES_MIN: usize = 12;
 /// DuckDB's own words, by which its tests and its users know the failure.
 const TAGS_DIFFER: &str =
     "Computed AES tag differs from read AES tag, are you using the right key?";
@@ -132,7 +134,7 @@ impl Message {
     /// Ends the message: an error unless this is its tag, or the beginning of it.
     pub(crate) fn check_tag(&mut self, read: &[u8]) -> Result<()> {
         let computed = self.tag()?;
-        let begin = computed.get(..read.len()).filter(|begin| !begin.is_empty());
+        let begin = computed.get(..read.len()).filter(|begin| begin.len() >= CHECKED_BYTES_MIN);
         let begin = begin.ok_or_else(|| internal("AES-GCM has no tag of that size"))?;
         // In a time that does not depend on where they differ.
         if bool::from(begin.ct_eq(read)) {

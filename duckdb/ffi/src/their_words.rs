@@ -72,7 +72,9 @@ fn method(operation: &str) -> &'static str {
 /// The text of an error, behind the words of httpfs where it has any for it.
 pub(crate) fn told(error: &Error) -> String {
     let ours = error.to_string();
-    let Some(url) = error.object() else { return ours };
+    // Devices and files of this machine fail in their own words.
+    let is_of_store = |url: &&str| url.contains("://") && !url.starts_with("nvme://");
+    let Some(url) = error.object().filter(is_of_store) else { return ours };
     let method = method(error.operation().unwrap_or("GET"));
     let ours = match error.kind() {
         Kind::NotFound if names_no_account(url) => format!("{ours} ({NOT_IN_URL})"),
@@ -130,6 +132,10 @@ mod tests {
         assert_eq!(failed(Kind::Denied, "GET", None), "GET s3://b/k: why");
         assert_eq!(failed(Kind::Conflict, "PUT", Some(412)), "PUT s3://b/k: why");
         assert_eq!(told(&Error::new(Kind::Unavailable, "why")), "why");
+        for device in ["/dev/nvme0n1", "nvme:///dev/nvme0n1/db"] {
+            let error = Error::new(Kind::Unavailable, "EIO").with_object(device);
+            assert_eq!(told(&error), format!("{device}: EIO"));
+        }
     }
 
     #[test]

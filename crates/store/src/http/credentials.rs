@@ -55,7 +55,9 @@ impl HttpSend for TokenSend {
         &self,
         request: http::Request<Bytes>,
     ) -> reqsign_core::Result<http::Response<Bytes>> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        // Whatever such a request carries lets others in: no log has it.
+        parts.headers.values_mut().for_each(|value| value.set_sensitive(true));
         let failed = |error: Error| {
             let retryable = error.retry() != Retry::Never;
             reqsign_core::Error::unexpected(error.to_string()).set_retryable(retryable)

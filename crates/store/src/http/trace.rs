@@ -131,6 +131,9 @@ const CREDENTIALS: &[&str] = &[
     "proxy-authorization",
     "set-cookie",
     "x-amz-security-token",
+    "x-amz-sso_bearer_token",
+    "x-aws-ec2-metadata-token",
+    "x-identity-header",
     "x-amz-server-side-encryption-customer-key",
     "x-ms-copy-source-authorization",
     "x-ms-encryption-key",
@@ -163,4 +166,24 @@ pub(crate) fn method_name(method: &Method) -> &'static str {
 fn asked_range(headers: &HeaderMap) -> String {
     let value = headers.get(RANGE).or_else(|| headers.get("x-ms-range"));
     value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn headers_that_let_others_in_are_in_no_log() {
+        let mut headers = HeaderMap::new();
+        for name in CREDENTIALS {
+            headers.insert(*name, HeaderValue::from_static("opens"));
+        }
+        let mut marked = HeaderValue::from_static("opens");
+        marked.set_sensitive(true);
+        headers.insert("x-own", marked);
+        headers.insert("range", HeaderValue::from_static("bytes=0-9"));
+        let shown: Vec<_> = shown(&headers).collect();
+        assert_eq!(shown, [("range".to_string(), "bytes=0-9".to_string())]);
+    }
 }

@@ -118,7 +118,12 @@ pub(crate) fn read(
     let is_asked = own.flag(&["enable_global_s3_configuration"])?.unwrap_or(true);
     // DuckDB's settings show what the environment has.
     let is_copy = |name: &str, value: &str| {
-        variables(name).iter().any(|variable| environment(variable).as_deref() == Some(value))
+        let is_flag = matches!(name, "s3_use_ssl" | "s3_requester_pays");
+        let is_same = |text: String| match (is_flag, crate::options::flag(&text)) {
+            (true, Some(set)) => crate::options::flag(value) == Some(set),
+            _ => text == value,
+        };
+        variables(name).iter().any(|variable| environment(variable).is_some_and(is_same))
     };
     let own = &own.without(|name, value| !is_asked && is_copy(name, value));
     let environment = |name: &str| {
@@ -185,7 +190,7 @@ fn is_emptied(options: &StoreOptions, variable: &str) -> bool {
         "AWS_REGION" | "AWS_DEFAULT_REGION" => &["s3_region"][..],
         "DUCKDB_S3_ENDPOINT" | "AWS_ENDPOINT_URL_S3" | "AWS_ENDPOINT_URL" => &["s3_endpoint"],
         "DUCKDB_S3_KMS_KEY_ID" => &["s3_kms_key_id"],
-        _ if access::AWS_VARIABLES.contains(&variable) => {
+        _ if access::AWS_VARIABLES.contains(&variable) || variable == access::SECRET => {
             &["s3_access_key_id", "s3_secret_access_key"]
         }
         _ => &[],

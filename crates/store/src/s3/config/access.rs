@@ -14,7 +14,7 @@ pub(super) const AWS_VARIABLES: &[&str] = &[
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
-const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
+pub(super) const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
 const GOOGLE_VARIABLE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 
 /// Credentials, and who gave them.

@@ -51,8 +51,13 @@ impl Endpoint {
     ) -> Result<Self> {
         let google = matches!(scheme, "gs" | "gcs");
         let secret_type = options.get("secret_type").unwrap_or_default();
+        // DuckDB's setting shows the environment's endpoint, which is none for Google.
+        let is_google = google || secret_type == "gcs";
+        let is_shown = |set: &&str| environment("DUCKDB_S3_ENDPOINT").as_deref() == Some(*set);
+        let set = options.get("s3_endpoint").filter(|set| !(is_google && is_shown(set)));
         let given = options
-            .first_of(&["endpoint", "s3_endpoint"])
+            .get("endpoint")
+            .or(set)
             .map(str::to_string)
             .or_else(|| {
                 let names = ["DUCKDB_S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];

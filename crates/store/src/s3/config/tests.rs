@@ -302,9 +302,17 @@ fn every_variable_of_duckdb_counts_unless_its_setting_was_emptied() {
     let found = read_with("s3", &emptied, &environment).unwrap();
     assert_eq!((found.access, found.host, found.region), (Access::Anonymous, None, None));
     assert_eq!(found.kms_key_id, None);
-    let off = [("enable_global_s3_configuration", "false"), shown[0], shown[1]];
+    let [region, endpoint, use_ssl] = shown;
+    let off = [("enable_global_s3_configuration", "false"), region, endpoint, use_ssl];
     let found = read_with("s3", &off, &environment).unwrap();
     assert_eq!((found.access, found.host, found.https), (Access::Anonymous, None, true));
+    // The environment's endpoint is not Google's, but the user's own setting counts.
+    for (scheme, secret_type) in [("gs", "gcs"), ("gs", "s3"), ("s3", "gcs")] {
+        let pairs = [("secret_type", secret_type), ("key_id", "g"), ("secret", "s"), endpoint];
+        let host = |environment: &[_]| read_with(scheme, &pairs, environment).unwrap().host;
+        assert_eq!(host(&environment).as_deref(), Some("storage.googleapis.com"), "{scheme}");
+        assert_eq!(host(&[]).as_deref(), Some("h:1"), "{scheme}");
+    }
     let half = read_with("s3", &[("s3_access_key_id", "own")], &environment).unwrap();
     assert_eq!(key_of_config(&half), ("own".to_string(), false));
     assert!(read_with("s3", &[("s3_access_key_id", "own")], &[]).is_err());
