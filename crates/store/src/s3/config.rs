@@ -116,16 +116,7 @@ pub(crate) fn read(
 ) -> Result<S3Config> {
     check_bucket(bucket)?;
     let is_asked = own.flag(&["enable_global_s3_configuration"])?.unwrap_or(true);
-    // DuckDB's settings show what the environment has.
-    let is_copy = |name: &str, value: &str| {
-        let is_flag = matches!(name, "s3_use_ssl" | "s3_requester_pays");
-        let is_same = |text: String| match (is_flag, crate::options::flag(&text)) {
-            (true, Some(set)) => crate::options::flag(value) == Some(set),
-            _ => text == value,
-        };
-        variables(name).iter().any(|variable| environment(variable).is_some_and(is_same))
-    };
-    let own = &own.without(|name, value| !is_asked && is_copy(name, value));
+    let own = &own.without(|name, value| !is_asked && is_copy(name, value, environment));
     let environment = |name: &str| {
         let counts = |text: &String| is_asked && !text.trim().is_empty() && !is_emptied(own, name);
         environment(name).filter(counts)
@@ -181,6 +172,16 @@ pub(crate) fn read(
         headers: crate::open::extra_headers(options)?,
         secret_name: options.get("secret_name").map(str::to_string),
     })
+}
+
+/// Whether a setting shows what the environment has, as DuckDB's settings do.
+fn is_copy(name: &str, value: &str, environment: &dyn Fn(&str) -> Option<String>) -> bool {
+    let is_flag = matches!(name, "s3_use_ssl" | "s3_requester_pays");
+    let is_same = |text: String| match (is_flag, crate::options::flag(&text)) {
+        (true, Some(set)) => crate::options::flag(value) == Some(set),
+        _ => text == value,
+    };
+    variables(name).iter().any(|variable| environment(variable).is_some_and(is_same))
 }
 
 /// Whether a setting that stands in for this variable was given an empty text.

@@ -49,10 +49,9 @@ impl Endpoint {
         options: &StoreOptions,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self> {
-        let google = matches!(scheme, "gs" | "gcs");
         let secret_type = options.get("secret_type").unwrap_or_default();
         // DuckDB's setting shows the environment's endpoint, which is none for Google.
-        let is_google = google || secret_type == "gcs";
+        let is_google = matches!(scheme, "gs" | "gcs") || secret_type == "gcs";
         let is_shown = |set: &&str| environment("DUCKDB_S3_ENDPOINT").as_deref() == Some(*set);
         let set = options.get("s3_endpoint").filter(|set| !(is_google && is_shown(set)));
         let given = options
@@ -62,13 +61,13 @@ impl Endpoint {
             .or_else(|| {
                 let names = ["DUCKDB_S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
                 let found = || names.iter().find_map(|name| environment(name));
-                (!google && scheme != "r2").then(found).flatten()
+                (!is_google && scheme != "r2").then(found).flatten()
             })
             .filter(|endpoint| !is_default_endpoint(endpoint));
         let is_of_secret = given.is_some() && options.get("endpoint").is_some();
         let text = match given {
             Some(text) => Some(text),
-            None if google || secret_type == "gcs" => Some("storage.googleapis.com".to_string()),
+            None if is_google => Some("storage.googleapis.com".to_string()),
             None if scheme == "r2" || secret_type == "r2" => {
                 let account = options.get("account_id").ok_or_else(|| {
                     let wanted = [("account_id", "..."), ("key_id", "..."), ("secret", "...")];
