@@ -57,7 +57,7 @@ venv=$!
 stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(lint rust build sql python gateway nvme conformance)
 # What late stages want, and takes minutes of both processors, is made beside the early ones, which
-# often wait. What it comes to, those stages tell: they wait for it, or try again.
+# often wait. A late stage waits until it is made, and makes it itself where that failed.
 early=()
 case " ${stages[*]} " in
   *" sql "* | *" python "*) early+=("scripts/duckdb-core.sh $(duckdb_versions | head -n 1)") ;;
