@@ -5,7 +5,7 @@ usage: mutants.py CARGO_MUTANTS [--every N] [--from K] [--crate NAME]
 cargo-mutants lists the faults that it can plant in the files of mutants.toml (a comparison turned
 round, a check left out, another value returned). Of these each Nth is planted, from the Kth on, so
 that the same source gives the same sample. First the unit tests of the crate run; what they do not
-notice is tried on programs of its tests. A fault that nothing notices is an error unless
+notice is tried on its other tests. A fault that nothing notices is an error unless
 mutants-survive.tsv names it with a reason, and so is a row there for a fault that is noticed.
 
 It works in a copy of the checkout (build/mutants), so that a run that is stopped leaves no fault.
@@ -46,7 +46,7 @@ class Crate:
 
 def crates(text: str) -> list[Crate]:
     """What mutants.toml says."""
-    return [Crate(name, it["files"], it["tests"]) for name, it in tomllib.loads(text).items()]
+    return [Crate(name, it["files"], it["tests"].split()) for name, it in tomllib.loads(text).items()]
 
 
 def sample(faults: list[int], every: int, first: int) -> list[int]:
@@ -140,8 +140,7 @@ def check(program: str, tree: Path, crate: Crate, options: argparse.Namespace) -
         at = (number, len(faults))
         outcome = plant(program, tree, crate, at, ["--lib"])
         if outcome == "missed":
-            tests = [word for test in crate.tests for word in ("--test", test)]
-            outcome = plant(program, tree, crate, at, tests)
+            outcome = plant(program, tree, crate, at, crate.tests)
         print(f"{outcome}: {faults[number]}", flush=True)
         outcomes[faults[number]] = outcome
     return outcomes

@@ -1,5 +1,8 @@
 """What the mutation check takes for its sample, and what it complains of."""
 
+import json
+import subprocess
+
 import pytest
 from script import ROOT, load
 
@@ -41,11 +44,23 @@ def test_a_survivor_has_a_reason(line: str) -> None:
 
 
 def test_the_files_and_tests_that_are_named_are_there() -> None:
+    command = ["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"]
+    packages = json.loads(subprocess.check_output(command, cwd=ROOT))["packages"]
+    programs = {
+        (package["name"], target["name"])
+        for package in packages
+        for target in package["targets"]
+        if "test" in target["kind"]
+    }
     for crate in mutants.crates((ROOT / "scripts/mutants.toml").read_text()):
-        root = ROOT / "crates" / crate.name.removeprefix("penstock-")
         for file in crate.files:
             assert (ROOT / file).is_file(), file
-        for test in crate.tests:
-            places = (root / f"tests/{test}.rs", root / f"tests/{test}/main.rs")
-            assert any(place.is_file() for place in places), test
+        words, _, filters = " ".join(crate.tests).partition(" -- ")
+        named = words.replace("--test", "").split()
+        assert named, crate.name
+        for program in named:
+            assert (crate.name, program) in programs, program
+        tests = ROOT / "crates" / crate.name.removeprefix("penstock-") / "tests"
+        for module in filters.split():
+            assert (tests / f"{module.removesuffix('::')}.rs").is_file(), module
     mutants.read_survivors((ROOT / "scripts/mutants-survive.tsv").read_text())
