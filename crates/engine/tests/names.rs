@@ -228,3 +228,53 @@ async fn a_statement_that_writes_each_name_once_may_write_it_again_when_it_is_fr
     // Another statement.
     create(&bench, &bench.query(), "d/a").finish().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn names_that_the_server_keeps_as_one_are_refused_and_nothing_of_them_stays() {
+    for at_once in [false, true] {
+        let mut store = Scripted::new();
+        store.folds_case = true;
+        let bench = Bench::new(store);
+        let query = bench.query();
+        query.writes_each_name_once();
+        let mut writers = Vec::new();
+        for key in ["p=a/x", "p=b/x", "p=A/x"] {
+            let mut writer = create(&bench, &query, key);
+            writer.write(key.as_bytes()).await.unwrap();
+            writer.finish_detached().unwrap();
+            if !at_once {
+                while bench.store.content(&key.to_lowercase()).await.is_none() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            writers.push(writer);
+        }
+        let error = query.barrier().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Conflict, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("mem://t/p=a/x") && text.contains("mem://t/p=A/x"), "{text}");
+        query.retract(&writers.iter().collect::<Vec<_>>(), false).await.unwrap();
+        for key in ["p=a/x", "p=b/x"] {
+            assert_eq!(bench.store.content(key).await, None, "{key}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_differ_by_case_are_asked_for_once_they_are_placed() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    query.writes_each_name_once();
+    for key in ["p=a/x", "p=b/x", "p=A/x"] {
+        create(&bench, &query, key).finish().await.unwrap();
+    }
+    query.barrier().await.unwrap();
+    let calls = bench.store.take_calls();
+    let asked: Vec<&String> = calls.iter().filter(|call| call.starts_with("stat")).collect();
+    assert_eq!(asked, ["stat p=a/x", "stat p=A/x"]);
+    // A statement that does not write each name once asks for nothing.
+    for key in ["p=c/x", "p=C/x"] {
+        create(&bench, &bench.query(), key).finish().await.unwrap();
+    }
+    assert!(bench.store.take_calls().iter().all(|call| !call.starts_with("stat")));
+}

@@ -9,6 +9,7 @@ use crate::query::QueryCore;
 use crate::upload::buffer::PartBuffer;
 use crate::upload::commits::Commit;
 use crate::upload::core::{Filling, Upload};
+use crate::upload::outputs::check_apart;
 use crate::upload::retract::Outcome;
 use crate::upload::sending::Leaving;
 use crate::upload::single::send_whole;
@@ -182,6 +183,12 @@ impl Upload {
         change.ended(&result);
         let result = result.map_err(|error| self.explained(error))?;
         published(&self.query, &self.at, size, &result);
+        if let Some(tag) = &result.etag
+            && let Err(error) = check_apart(&self.query, &self.at, tag).await
+        {
+            self.take_back(result.etag).await;
+            return Err(error);
+        }
         Ok(result)
     }
 

@@ -81,6 +81,8 @@ pub struct Scripted {
     pub untold: bool,
     /// Answers to GETs tell no size.
     pub endless: bool,
+    /// Names that differ by case only are one, as on a file system of Windows or macOS.
+    pub folds_case: bool,
     /// Before each answer, on the test's clock.
     pub delay: Duration,
     /// A GET has one until its body was read or dropped; first come, first served.
@@ -122,6 +124,7 @@ impl Scripted {
             weak_tags: false,
             untold: false,
             endless: false,
+            folds_case: false,
             delay: Duration::ZERO,
             connections: None,
             link: None,
@@ -178,6 +181,10 @@ impl Scripted {
         let request = GetRequest::default();
         let mut response = self.memory.get(key, request).await.ok()?;
         Some(response.body.read_to_bytes(usize::MAX).await.unwrap())
+    }
+
+    fn stored_key(&self, key: &str) -> String {
+        if self.folds_case { key.to_lowercase() } else { key.to_string() }
     }
 
     /// Notes the request; what comes back still has to happen after the store acted.
@@ -353,7 +360,7 @@ impl Store for Scripted {
     async fn stat(&self, key: &str) -> Result<ObjectMeta> {
         let fault = self.begin("stat", key.into()).await?;
         self.end("HEAD", 0, 0);
-        let mut meta = self.memory.stat(key).await?;
+        let mut meta = self.memory.stat(&self.stored_key(key)).await?;
         self.weaken(&mut meta);
         if self.bare_heads {
             (meta.etag, meta.modified) = (None, None);
@@ -374,12 +381,12 @@ impl Store for Scripted {
     async fn put(&self, key: &str, payload: Payload, options: &PutOptions) -> Result<PutResult> {
         let fault = self.begin("put", format!("{key} {}", payload.len())).await?;
         self.end("PUT", 0, payload.len());
-        lost(fault, self.memory.put(key, payload, options).await).await
+        lost(fault, self.memory.put(&self.stored_key(key), payload, options).await).await
     }
 
     async fn create_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
         let fault = self.begin("create", key.into()).await?;
-        lost(fault, self.memory.create_upload(key, options).await).await
+        lost(fault, self.memory.create_upload(&self.stored_key(key), options).await).await
     }
 
     async fn upload_part(
@@ -391,7 +398,8 @@ impl Store for Scripted {
     ) -> Result<Part> {
         let fault = self.begin("part", format!("{key} {number} {}", payload.len())).await?;
         self.end("PUT", 0, payload.len());
-        lost(fault, self.memory.upload_part(key, upload, number, payload).await).await
+        lost(fault, self.memory.upload_part(&self.stored_key(key), upload, number, payload).await)
+            .await
     }
 
     async fn complete_upload(
@@ -403,7 +411,11 @@ impl Store for Scripted {
     ) -> Result<PutResult> {
         let fault = self.begin("complete", key.into()).await?;
         self.end("POST", 0, 0);
-        lost(fault, self.memory.complete_upload(key, upload, parts, options).await).await
+        lost(
+            fault,
+            self.memory.complete_upload(&self.stored_key(key), upload, parts, options).await,
+        )
+        .await
     }
 
     async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()> {
@@ -413,7 +425,7 @@ impl Store for Scripted {
 
     async fn delete(&self, key: &str, if_match: Option<&ETag>) -> Result<()> {
         let fault = self.begin("delete", key.into()).await?;
-        lost(fault, self.memory.delete(key, if_match).await).await
+        lost(fault, self.memory.delete(&self.stored_key(key), if_match).await).await
     }
 
     async fn delete_batch(&self, keys: &[String]) -> Result<Vec<Result<()>>> {
