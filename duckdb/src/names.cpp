@@ -124,8 +124,14 @@ vector<OpenFileInfo> PenstockFileSystem::Glob(const string &path, FileOpener *op
 unique_ptr<MultiFileList> PenstockFileSystem::GlobFilesExtended(const string &path, const FileGlobInput &input,
                                                                 optional_ptr<FileOpener> opener) {
 	auto is_asked = input.behavior == FileGlobOptions::FALLBACK_GLOB && !HasGlob(path) && MayBeDirectory(path);
+	// What opening a file fetches serves the scan, which opens it again in the same statement. A lookup would cost a
+	// request of its own.
+	auto is_file = [&]() {
+		auto flags = FileFlags::FILE_FLAGS_READ | FileFlags::FILE_FLAGS_NULL_IF_NOT_EXISTS;
+		return OpenRead(OpenFileInfo(path), flags, opener) != nullptr;
+	};
 	// Consoles make an empty object of a directory's name with a slash, which is no file to read.
-	if (is_asked && (StringUtil::EndsWith(path, "/") || !FileExists(path, opener))) {
+	if (is_asked && (StringUtil::EndsWith(path, "/") || !is_file())) {
 		auto below = Glob(WithSlash(path) + "**/*." + input.extension, opener.get());
 		if (!below.empty()) {
 			return make_uniq<SimpleMultiFileList>(std::move(below));

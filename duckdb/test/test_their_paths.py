@@ -58,3 +58,17 @@ def test_a_directory_stands_for_its_files(con: duckdb.DuckDBPyConnection, store:
     assert con.execute(f"FROM read_csv('{store.url('their/bare')}')").fetchall() == [(7,)]
     with pytest.raises(duckdb.IOException, match="their/nothing"):
         con.execute(f"FROM read_csv('{store.url('their/nothing')}')")
+
+
+def test_a_file_without_a_dot_in_its_name_costs_no_request_more(
+    con: duckdb.DuckDBPyConnection, store: Fake
+) -> None:
+    def requests(name: str) -> list[str]:
+        con.execute("CALL penstock_clear_cache()")
+        store.reset()
+        assert con.execute(f"SELECT sum(i) FROM read_csv('{store.url(name)}')").fetchone() == (4950,)
+        return [request["method"] for request in store.requests()]
+
+    for name in ("their/plain", "their/plain.csv"):
+        con.execute(f"COPY (FROM range(100) t(i)) TO '{store.url(name)}' (FORMAT csv)")
+    assert requests("their/plain") == requests("their/plain.csv") == ["GET"]
