@@ -192,8 +192,15 @@ def test_a_checkout_with_blanks_in_its_name_is_built(machine: Machine) -> None:
 def test_a_second_build_compiles_and_fetches_nothing(machine: Machine) -> None:
     check_built(machine)
     assert machine.calls("npm ") != []
+    (profile,) = machine.cache.glob("profile-*")
+    before = profile.stat()
+    # A checkout gives its files a new time.
+    os.utime(machine.root / "crates/cli/rustc-0.0.1.profdata")
     check_built(machine)
     calls = machine.calls("")
+    after = profile.stat()
+    # The compiler's list of what a crate was made from has it: a new time compiles every crate anew.
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     # Cargo finds out by itself; of the compiler there is a look at it, and the link.
     compiled = [it for it in calls if it.startswith(("g++", "c++")) and " -c " in it]
     fetched = [it for it in calls if it.startswith(("npm", "python3 -m"))]
