@@ -25,7 +25,6 @@ void ReadAheadDepth::Restore(ClientContext &context) {
 }
 #else
 void ReadAheadDepth::Shorten(ClientContext &) {
-	// DuckDB 1.5 fetches nothing ahead.
 }
 
 void ReadAheadDepth::Restore(ClientContext &) {

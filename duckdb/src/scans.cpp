@@ -216,7 +216,7 @@ void LookAtScans(OptimizerExtensionInput &input, unique_ptr<LogicalOperator> &pl
 	Counted scans;
 	Count(*engine, *root, false, scans);
 	if (scans.MayEndEarly()) {
-		auto is_little = TakesAFewRows(input.context, *engine, *root);
+		auto is_little = ReadAheadDepth::EXISTS && TakesAFewRows(input.context, *engine, *root);
 		auto make = [engine, is_little](PhysicalPlan &plan, PhysicalOperator &child) -> PhysicalOperator & {
 			return plan.Make<PhysicalEarlyEnd>(child, engine, is_little);
 		};
