@@ -9,6 +9,7 @@ VERSIONS_TABLE=$ROOT/scripts/duckdb-versions.tsv
 
 # need_cxx: the compiler of the shim and of DuckDB's core.
 need_cxx() {
+  have "$CXX" || [ "$CXX" = g++ ] || die "CXX names the compiler $CXX, which is not here"
   need "$CXX" g++
   "$CXX" -std=c++17 -fsyntax-only -x c++ - <<<'#include <optional>' 2>/dev/null ||
     die "$CXX ($("$CXX" --version 2>&1 | head -n 1)) does not compile C++17: install g++ 8 or later, or name a compiler in CXX"

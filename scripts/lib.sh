@@ -9,6 +9,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say() { printf '[%s] %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+# full_disks: names the places of a build whose disks have less than 100 MB free: not every program says why it failed.
+full_disks() {
+  local place free_kb
+  for place in "$CACHE" "$ROOT" "${TMPDIR:-/tmp}"; do
+    free_kb=$(df -k --output=avail "$place" 2>/dev/null | tail -n 1) || continue
+    [ "$free_kb" -ge 100000 ] || printf '; the disk of %s has %s MB free' "$place" $((free_kb / 1000))
+  done
+}
 # while_saying TEXT COMMAND...: runs a command; says every ten seconds that it still runs, and that it failed, which not
 # every program says.
 while_saying() {
@@ -26,7 +34,7 @@ while_saying() {
   "$@" || status=$?
   kill "$beat" 2>/dev/null || true
   wait "$beat" 2>/dev/null || true
-  [ "$status" = 0 ] || say "$text: failed, exit code $status"
+  [ "$status" = 0 ] || say "$text: failed, exit code $status$(full_disks)"
   return "$status"
 }
 # lock DESCRIPTOR TEXT: waits for a process that has the lock, and says so.

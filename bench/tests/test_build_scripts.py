@@ -111,8 +111,12 @@ class Machine:
         self.root = here / "a check out"
         self.cache = here / "the cache"
         self._calls = here / "calls"
-        self._path = f"{here / 'bin'}:{programs}"
-        self._furnish(here / "bin", without)
+        self._tools = here / "bin"
+        self._tools.mkdir()
+        self._path = f"{self._tools}:{programs}"
+        for name, does in TOOLS.items():
+            if name != without:
+                self.furnish(name, does)
         for folder in ("scripts", "duckdb/src", "duckdb/ffi/include", "python"):
             ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "tests")
             shutil.copytree(ROOT / folder, self.root / folder, ignore=ignore)
@@ -120,14 +124,12 @@ class Machine:
         (self.root / "crates/cli").mkdir(parents=True)
         (self.root / "crates/cli/rustc-0.0.1.profdata").write_text("profile")
 
-    def _furnish(self, folder: Path, without: str | None) -> None:
-        folder.mkdir()
-        for name, does in TOOLS.items():
-            if name != without:
-                script = f"{BEGIN.replace('NAME', name)}\n{does}"
-                path = folder / name
-                path.write_text(script.replace("REAL_PYTHON", f'"{sys.executable}"'))
-                path.chmod(0o755)
+    def furnish(self, name: str, does: str) -> None:
+        """Gives the machine a tool."""
+        script = f"{BEGIN.replace('NAME', name)}\n{does}"
+        path = self._tools / name
+        path.write_text(script.replace("REAL_PYTHON", f'"{sys.executable}"'))
+        path.chmod(0o755)
 
     def run(self, script: str, *arguments: str, **environment: str) -> tuple[int, str]:
         """The exit code of a script of the checkout, and all that it prints."""
@@ -235,6 +237,12 @@ def test_a_compiler_that_is_too_old_is_named(machine: Machine) -> None:
     assert machine.calls("cargo") == []
 
 
+def test_a_compiler_that_is_not_here_is_named(machine: Machine) -> None:
+    code, output = machine.run("build.sh", CXX="clang++-99")
+    assert code == 1
+    assert output.splitlines()[-1] == "error: CXX names the compiler clang++-99, which is not here"
+
+
 @pytest.mark.parametrize(
     "script", ["build-extension", "check-headers", "core", "sources", "test-other", "wheel"]
 )
@@ -268,6 +276,13 @@ def test_a_fetch_without_a_network_is_told_and_goes_on_later(
     assert output.endswith(f"{failed}: failed, exit code 1\n")
     code, output = machine.run("duckdb-sources.sh", library, "1.5.5")
     assert code == 0, output
+
+
+def test_a_failure_names_the_disks_that_are_full(machine: Machine) -> None:
+    machine.furnish("df", "printf 'Avail\\n12345\\n'")
+    _, output = machine.run("duckdb-sources.sh", "headers", "1.5.5", NO_NETWORK="1")
+    told = f"CMake and Ninja: failed, exit code 1; the disk of {machine.cache} has 12 MB free; "
+    assert told in output
 
 
 def test_a_build_without_a_network_says_what_could_not_be_fetched(machine: Machine) -> None:
