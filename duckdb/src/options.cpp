@@ -15,15 +15,18 @@ struct Family {
 	vector<const char *> secret_types;
 	//! How the names of its settings begin; empty where it has none.
 	const char *settings_prefix;
+	//! The file system of httpfs or azure in whose place ours stands.
+	const char *stands_for;
 };
 
 const vector<Family> &Families() {
 	static const vector<Family> families = {
-	    {{"s3://", "s3a://", "s3n://"}, {"s3", "r2", "gcs", "aws"}, "s3_"},
-	    {{"gs://", "gcs://"}, {"gcs", "s3", "r2", "aws"}, "s3_"},
-	    {{"r2://"}, {"r2", "s3", "gcs", "aws"}, "s3_"},
-	    {{"az://", "azure://", "abfss://", "abfs://"}, {"azure"}, "azure_"},
-	    {{"http://", "https://"}, {"http"}, ""},
+	    {{"s3://", "s3a://", "s3n://"}, {"s3", "r2", "gcs", "aws"}, "s3_", "S3FileSystem"},
+	    {{"gs://", "gcs://"}, {"gcs", "s3", "r2", "aws"}, "s3_", "S3FileSystem"},
+	    {{"r2://"}, {"r2", "s3", "gcs", "aws"}, "s3_", "S3FileSystem"},
+	    {{"az://", "azure://"}, {"azure"}, "azure_", "AzureBlobStorageFileSystem"},
+	    {{"abfss://", "abfs://"}, {"azure"}, "azure_", "AzureDfsStorageFileSystem"},
+	    {{"http://", "https://"}, {"http"}, "", "HTTPFileSystem"},
 	};
 	return families;
 }
@@ -62,6 +65,17 @@ const Family &FamilyOf(const string &path) {
 		throw InvalidInputException("Penstock does not serve the scheme of \"%s\"", WithoutSecrets(path));
 	}
 	return *family;
+}
+
+//! DuckDB compares the names in `disabled_filesystems` with that of our file system only. Whoever has disabled the one
+//! in whose place ours stands, or that of cache_httpfs around it, means ours.
+void RefuseDisabled(const Engine &engine, const Family &family) {
+	for (auto prefix : {"", "cache_httpfs_"}) {
+		auto name = string(prefix) + family.stands_for;
+		if (engine.db.GetFileSystem().SubSystemIsDisabled(name)) {
+			throw PermissionException("File system %s has been disabled by configuration", name);
+		}
+	}
 }
 
 void AddValue(Pairs &pairs, const string &key, const Value &value) {
@@ -307,6 +321,7 @@ string RootOf(const string &path) {
 Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path) {
 	Pairs pairs;
 	auto &family = FamilyOf(path);
+	RefuseDisabled(engine, family);
 	auto manager = FileOpener::TryGetSecretManager(opener);
 	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
 	if (manager && transaction) {

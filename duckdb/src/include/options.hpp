@@ -17,7 +17,8 @@ bool IsBesidePresigned(const string &path);
 //! Scheme and authority, and for fully qualified Azure URLs the container: what one batch may share.
 string RootOf(const string &path);
 
-//! All pairs of the secret with the longest matching scope, and of the settings of the path's family.
+//! All pairs of the secret with the longest matching scope, and of the settings of the path's family. Whatever sends a
+//! request asks for them, so this is where a path is refused whose file system is disabled.
 Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const string &path);
 
 //! The same for a statement that would begin now, given what a running one uses. False where no secret covers the path.
