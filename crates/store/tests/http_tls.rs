@@ -10,7 +10,7 @@ use penstock_store::{HttpClient, HttpOptions, StoreOptions, drive, open};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -191,7 +191,13 @@ async fn missing_authority_file_is_the_callers_error() {
     let server = secure("nofile", 1, false).await;
     let error = get(&client, &server.url()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
-    assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
+    assert!(error.to_string().contains("ca_file /nowhere/ca.pem"), "{error}");
+    // Told by the name that its user has set.
+    let client = client.with_ca_file(Path::new("/nowhere/other.pem"));
+    let error = get(&client, &server.url()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("ca_cert_file /nowhere/other.pem"), "{error}");
+    assert!(error.hint().unwrap().starts_with("ca_cert_file "), "{error}");
 }
 
 #[tokio::test]

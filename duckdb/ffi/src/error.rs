@@ -1,7 +1,7 @@
 //! The one shape of failure: a kind, a message, an HTTP status. Panics become `Internal`.
 
 use crate::abi::{PsStr, free};
-use crate::their_words::{is_http, reason, told};
+use crate::their_words::{is_http, kind, reason, told};
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ pub struct PsError {
 impl From<Error> for PsError {
     fn from(error: Error) -> Self {
         PsError {
-            kind: error.kind(),
+            kind: kind(&error),
             message: told(&error),
             http_status: error.http_status(),
             is_http: is_http(&error),

@@ -37,6 +37,9 @@ const REASONS: &[(u16, &str)] = &[
 /// How the store's error begins for which azure has other words.
 const NO_ACCOUNT: &str = "no storage account is known";
 
+/// How the store's error begins where certificates are asked for in a file that has none.
+const WRONG_CA_FILE: &str = "ca_cert_file ";
+
 const NOT_IN_URL: &str = "Cannot identify the storage account by this URL: it was looked for in \
                           that of the secret or the settings";
 
@@ -56,6 +59,17 @@ pub(crate) fn reason(status: u16) -> &'static str {
 pub(crate) fn is_http(error: &Error) -> bool {
     let kinds = [Kind::NotFound, Kind::Denied, Kind::Throttled, Kind::Unavailable];
     error.http_status().is_some() && kinds.contains(&error.kind())
+}
+
+/// Whether it is about the file in `ca_cert_file`. httpfs finds that when a connection begins, so
+/// there it is a failure of the connection.
+fn is_of_ca_file(error: &Error) -> bool {
+    error.kind() == Kind::Invalid && error.message().starts_with(WRONG_CA_FILE)
+}
+
+/// The kind of an error by which DuckDB's class is chosen.
+pub(crate) fn kind(error: &Error) -> Kind {
+    if is_of_ca_file(error) { Kind::Unavailable } else { error.kind() }
 }
 
 /// The method that httpfs would have sent: it opens a file with HEAD.
@@ -91,6 +105,10 @@ pub(crate) fn told(error: &Error) -> String {
                 format!("HTTP {method} error on '{url}' (HTTP {status}{reason}). {ours}")
             }
         }
+        _ if is_of_ca_file(error) => format!(
+            "Problem with the SSL CA cert (path? access rights?) error for HTTP {method} to \
+             '{url}'. {ours}"
+        ),
         None if error.kind() == Kind::Unavailable => {
             format!("Could not get an answer error for HTTP {method} to '{url}'. {ours}")
         }
@@ -136,6 +154,17 @@ mod tests {
             let error = Error::new(Kind::Unavailable, "EIO").with_object(device);
             assert_eq!(told(&error), format!("{device}: EIO"));
         }
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_a_failure_of_the_connection() {
+        let error = Error::new(Kind::Invalid, "ca_cert_file /x.pem: it holds no certificate");
+        let error = error.with_operation("GET").with_object("https://h/k");
+        assert_eq!(kind(&error), Kind::Unavailable);
+        let told = told(&error);
+        assert!(told.starts_with("Problem with the SSL CA cert"), "{told}");
+        assert!(told.ends_with("/x.pem: it holds no certificate"), "{told}");
+        assert_eq!(kind(&Error::new(Kind::Invalid, "other")), Kind::Invalid);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::http::connect::connect;
 use crate::http::connection::Connection;
 use crate::http::head::{Framing, Head, framing, keeps_alive};
 use crate::http::options::HttpOptions;
-use crate::http::pool::{Kept, On, Origin, Place, Pool, Slot, Taken, Trust};
+use crate::http::pool::{CaFile, Kept, On, Origin, Place, Pool, Slot, Taken, Trust};
 use crate::http::proxy::{ProxyChoice, ProxyEnvironment, bare_host, explicit_port, proxy_for};
 use crate::http::tls::client_config;
 use crate::http::trace::{Trace, Waiting, method_name};
@@ -73,7 +73,7 @@ impl HttpClient {
             proxy: Arc::new(options.proxy.clone()),
             trust: Trust {
                 verify: options.verify_tls,
-                ca_file: options.ca_file.as_deref().map(Arc::from),
+                ca_file: options.ca_file.as_deref().map(CaFile::of_setting),
             },
             observer,
             shared: Arc::new(Shared {
@@ -115,13 +115,12 @@ impl HttpClient {
         HttpClient { trust: Trust { verify, ..self.trust.clone() }, ..self.clone() }
     }
 
-    /// The same client with another PEM file of certificate authorities.
+    /// The same client with another PEM file of certificate authorities, that of the option
+    /// `ca_cert_file`.
     #[must_use]
     pub fn with_ca_file(&self, path: &Path) -> Self {
-        HttpClient {
-            trust: Trust { ca_file: Some(Arc::from(path)), ..self.trust.clone() },
-            ..self.clone()
-        }
+        let ca_file = Some(CaFile { path: Arc::from(path), is_option: true });
+        HttpClient { trust: Trust { ca_file, ..self.trust.clone() }, ..self.clone() }
     }
 
     /// Sends one request and reads the head of the answer, whatever its status.
@@ -368,7 +367,7 @@ impl HttpClient {
         if let Some(config) = made.get(trust) {
             return Ok(config.clone());
         }
-        let config = client_config(trust.ca_file.as_deref(), trust.verify)?;
+        let config = client_config(trust.ca_file.as_ref(), trust.verify)?;
         made.insert(trust.clone(), config.clone());
         Ok(config)
     }

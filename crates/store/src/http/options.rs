@@ -1,5 +1,6 @@
 //! How connections are made and kept: the settings of every door, as the client takes them.
 
+use crate::http::pool::CaFile;
 use crate::http::proxy::ProxyChoice;
 use crate::http::tls::certificates;
 use penstock_base::door::setting;
@@ -78,6 +79,8 @@ impl HttpOptions {
     /// # Errors
     /// `Invalid` when `ca_file` cannot be read or holds no certificate.
     pub fn check(&self) -> Result<()> {
-        self.ca_file.as_deref().map_or(Ok(()), |path| certificates(path).map(|_| ()))
+        self.ca_file
+            .as_deref()
+            .map_or(Ok(()), |path| certificates(&CaFile::of_setting(path)).map(|_| ()))
     }
 }

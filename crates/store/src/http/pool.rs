@@ -28,12 +28,27 @@ pub(crate) struct Origin {
     pub proxy: Option<Proxy>,
 }
 
+/// A PEM file of certificate authorities, and who has named it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CaFile {
+    pub path: Arc<Path>,
+    /// By the option `ca_cert_file`; else by the setting `ca_file`.
+    pub is_option: bool,
+}
+
+impl CaFile {
+    /// The file of the setting `ca_file`.
+    pub fn of_setting(path: &Path) -> Self {
+        CaFile { path: Arc::from(path), is_option: false }
+    }
+}
+
 /// Whose certificates are accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Trust {
     pub verify: bool,
-    /// PEM file of authorities besides the system's.
-    pub ca_file: Option<Arc<Path>>,
+    /// Authorities besides the system's.
+    pub ca_file: Option<CaFile>,
 }
 
 impl Origin {

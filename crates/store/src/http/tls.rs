@@ -1,5 +1,6 @@
 //! TLS settings: whom to trust.
 
+use crate::http::pool::CaFile;
 use penstock_base::door::setting;
 use penstock_base::{Error, Kind, Result};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -7,7 +8,6 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use std::path::Path;
 use std::sync::Arc;
 
 /// The TLS settings for these options. Reads the system's certificates, so it is made once.
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// # Errors
 /// `Invalid` when `ca_file` cannot be read or holds no certificate; `Unavailable` when no
 /// certificate authority is known at all.
-pub(crate) fn client_config(ca_file: Option<&Path>, verify: bool) -> Result<Arc<ClientConfig>> {
+pub(crate) fn client_config(ca_file: Option<&CaFile>, verify: bool) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -32,13 +32,13 @@ pub(crate) fn client_config(ca_file: Option<&Path>, verify: bool) -> Result<Arc<
     Ok(Arc::new(config))
 }
 
-fn roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
+fn roots(ca_file: Option<&CaFile>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(native.certs);
-    if let Some(path) = ca_file {
-        for certificate in certificates(path)? {
-            roots.add(certificate).map_err(|error| wrong_file(path, &error.to_string()))?;
+    if let Some(file) = ca_file {
+        for certificate in certificates(file)? {
+            roots.add(certificate).map_err(|error| wrong_file(file, &error.to_string()))?;
         }
     }
     if roots.is_empty() {
@@ -55,24 +55,24 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// The certificates of a `ca_file`.
+/// The certificates of a file.
 ///
 /// # Errors
 /// `Invalid` when it cannot be read or holds none.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+pub(crate) fn certificates(file: &CaFile) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(&*file.path).and_then(Iterator::collect);
     match read {
         Ok::<Vec<_>, _>(certificates) if certificates.is_empty() => {
-            Err(wrong_file(path, "it holds no certificate"))
+            Err(wrong_file(file, "it holds no certificate"))
         }
         Ok(certificates) => Ok(certificates),
-        Err(error) => Err(wrong_file(path, &error.to_string())),
+        Err(error) => Err(wrong_file(file, &error.to_string())),
     }
 }
 
-fn wrong_file(path: &Path, why: &str) -> Error {
-    let name = setting("ca_file");
-    Error::new(Kind::Invalid, format!("{name} {}: {why}", path.display()))
+fn wrong_file(file: &CaFile, why: &str) -> Error {
+    let name = if file.is_option { "ca_cert_file".to_string() } else { setting("ca_file") };
+    Error::new(Kind::Invalid, format!("{name} {}: {why}", file.path.display()))
         .with_hint(format!("{name} names a readable PEM file of certificates"))
 }
 
