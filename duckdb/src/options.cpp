@@ -35,6 +35,8 @@ const vector<Family> &Families() {
 constexpr idx_t LONGEST_SCHEME = 8;
 //! Whether headers and proxy of http secrets count for S3.
 constexpr const char *MERGE_SETTING = "merge_http_secret_into_s3_request";
+//! The options of a secret by which a store knows whose request it is.
+constexpr const char *CREDENTIALS[] = {"key_id", "secret", "session_token", "bearer_token"};
 //! Most secrets that an error text lists.
 constexpr idx_t LISTED_SECRETS_MAX = 5;
 
@@ -179,7 +181,17 @@ Choice ChooseSecret(const vector<SecretEntry> &secrets, const string &path, cons
 	return best;
 }
 
-//! What a secret is to be made from anew, by REFRESH_INFO or REFRESH: names in lower case. A chain is the engine's.
+//! Headers as the text of a map; as they are where they are none.
+Value HeadersOf(const string &text) {
+	try {
+		return Value(text).DefaultCastAs(LogicalType::MAP(LogicalType::VARCHAR, LogicalType::VARCHAR));
+	} catch (std::exception &) { // NOLINT: the store names what it does not understand
+		return Value(text);
+	}
+}
+
+//! What a secret is to be made from anew, by REFRESH_INFO or REFRESH. A chain is the engine's. Names are in lower case,
+//! but for those of headers.
 vector<std::pair<string, string>> RefreshInfoOf(const KeyValueSecret &secret) {
 	vector<std::pair<string, string>> found;
 	auto info = secret.secret_map.find(Name("refresh_info"));
@@ -187,11 +199,19 @@ vector<std::pair<string, string>> RefreshInfoOf(const KeyValueSecret &secret) {
 	    info->second.IsNull()) {
 		return found;
 	}
-	Pairs pairs;
-	AddValue(pairs, "", info->second);
+	Pairs told, pairs;
+	AddValue(told, "", info->second);
+	for (idx_t index = 0; index < told.Count(); index++) {
+		auto key = Text(told.Data()[index].key).substr(1);
+		auto value = Text(told.Data()[index].value);
+		auto name = StringUtil::Lower(key.substr(0, key.find('.')));
+		auto is_text = key.size() == name.size();
+		// The values of REFRESH_INFO are texts, those that httpfs keeps of REFRESH have their types.
+		AddValue(pairs, name + key.substr(name.size()),
+		         is_text && name == EXTRA_HEADERS ? HeadersOf(value) : Value(value));
+	}
 	for (idx_t index = 0; index < pairs.Count(); index++) {
-		auto &pair = pairs.Data()[index];
-		found.emplace_back(StringUtil::Lower(Text(pair.key).substr(1)), Text(pair.value));
+		found.emplace_back(Text(pairs.Data()[index].key), Text(pairs.Data()[index].value));
 	}
 	return found;
 }
@@ -201,7 +221,7 @@ void AddRefreshed(Pairs &pairs, const Engine &engine, const KeyValueSecret &secr
 	auto info = RefreshInfoOf(secret);
 	auto type = StringUtil::Lower(NameText(secret.GetType()));
 	for (auto &value : info) {
-		if (!IsSecretOption(type, value.first)) {
+		if (!IsSecretOption(type, value.first.substr(0, value.first.find('.')))) {
 			auto name = NameText(secret.GetName());
 			pairs.Add("refresh_failure", "Exception thrown while trying to refresh secret " + name + ": `" +
 			                                 value.first + "` is no option of TYPE " + type);
@@ -270,7 +290,7 @@ void AddHttpSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const strin
 	}
 	for (idx_t index = 0; index < all.Count(); index++) {
 		auto key = Text(all.Data()[index].key);
-		auto is_header = StringUtil::StartsWith(key, "extra_http_headers.") &&
+		auto is_header = StringUtil::StartsWith(key, string(EXTRA_HEADERS) + ".") &&
 		                 !StringUtil::CIEquals(key, "extra_http_headers.authorization");
 		if (is_header || (takes_proxy && StringUtil::StartsWith(key, "http_proxy"))) {
 			pairs.Add(key, Text(all.Data()[index].value));
@@ -278,13 +298,27 @@ void AddHttpSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const strin
 	}
 }
 
+string OwnValue(const KeyValueSecret &secret, const char *key) {
+	auto found = secret.secret_map.find(Name(key));
+	return found == secret.secret_map.end() || found->second.IsNull() ? string() : TextOf(found->second);
+}
+
 string TextOfSecret(const KeyValueSecret &secret) {
-	string text = NameText(secret.GetName());
-	for (auto key : {"key_id", "secret", "session_token", "refresh_info"}) {
-		auto found = secret.secret_map.find(Name(key));
-		text += "\n" + (found == secret.secret_map.end() ? string() : found->second.ToString());
+	auto text = NameText(secret.GetName()) + "\n" + OwnValue(secret, "refresh_info");
+	for (auto key : CREDENTIALS) {
+		text += "\n" + OwnValue(secret, key);
 	}
 	return text;
+}
+
+//! Whether the credentials in use are those that a secret has. If not, somebody has replaced it since, and nobody has
+//! refused its own.
+bool Uses(const ps_pair *used, size_t count, const KeyValueSecret &secret) {
+	return std::all_of(std::begin(CREDENTIALS), std::end(CREDENTIALS), [&](const char *key) {
+		auto of_key = [&](const ps_pair &pair) { return Text(pair.key) == key; };
+		auto pair = std::find_if(used, used + count, of_key);
+		return OwnValue(secret, key) == (pair == used + count ? string() : Text(pair->value));
+	});
 }
 
 } // namespace
@@ -346,7 +380,8 @@ bool CurrentOptions(Engine &engine, const string &path, const ps_pair *used, siz
 	auto &family = FamilyOf(path);
 	auto choice = ChooseSecret(secrets, path, family);
 	auto key_values = dynamic_cast<const KeyValueSecret *>(choice.secret.get());
-	bool is_new = key_values && !RefreshInfoOf(*key_values).empty() && engine.refreshed.Add(*key_values);
+	bool is_new = key_values && Uses(used, count, *key_values) && !RefreshInfoOf(*key_values).empty() &&
+	              engine.refreshed.Add(*key_values);
 	if (!AddSecret(current, engine, choice, path)) {
 		return false;
 	}

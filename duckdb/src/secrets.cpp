@@ -19,8 +19,6 @@ namespace penstock {
 namespace {
 
 constexpr const char *OURS = "penstock";
-//! A map that may hold an Authorization header.
-constexpr const char *EXTRA_HEADERS = "extra_http_headers";
 
 struct ManagerLock {
 	using type = mutex SecretManager::*;
@@ -124,7 +122,7 @@ bool HasRefresh(const string &provider, const string &type) {
 	return provider == "config" && type != "azure" && type != "huggingface";
 }
 
-//! Under `refresh_info`: of REFRESH the options of this very statement.
+//! Under `refresh_info`: of REFRESH the options of this very statement. As httpfs has it, any value asks for it.
 void AddRefreshInfo(KeyValueSecret &secret, const CreateSecretInput &input) {
 	vector<Value> keys, values;
 	bool is_asked = false, is_given = false;
@@ -324,7 +322,8 @@ bool IsSecretOption(const string &type, const string &name) {
 		if (string(provider.name) == "config" && type == provider.type) {
 			auto is_it = [&](const char *option) { return name == option; };
 			return std::any_of(provider.texts.begin(), provider.texts.end(), is_it) ||
-			       std::any_of(provider.flags.begin(), provider.flags.end(), is_it);
+			       std::any_of(provider.flags.begin(), provider.flags.end(), is_it) ||
+			       (HasRefresh(provider.name, type) && is_it(EXTRA_HEADERS));
 		}
 	}
 	return false;

@@ -141,6 +141,31 @@ def test_a_scan_goes_on_with_the_new_secret(
     assert any(count for count in store.tell("GET", "faults")), "the old one was refused"
 
 
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_a_new_secret_is_used_as_it_is_before_its_refresh_info(
+    running: duckdb.DuckDBPyConnection, store: Fake, url: str
+) -> None:
+    """Nobody has refused it, though somebody has refused the one before."""
+    for number in range(4):
+        running.execute(f"COPY (SELECT i FROM range(1000) t(i)) TO '{url}/{number}.parquet'")
+    running.execute("CALL penstock_clear_cache(); CALL enable_logging(level = 'info')")
+    store.reset()
+    again = "REFRESH_INFO MAP {'KEY_ID': 'other', 'SECRET': 'other'}"
+    thread = replaced_amid(running, store, f"{secret(store, NEW)}, {again}")
+    found = running.execute(f"SELECT count(*) FROM '{url}/*.parquet'").fetchone()
+    thread.join()
+    assert found == (4000,)
+    assert any(count for count in store.tell("GET", "faults")), "the old one was refused"
+    made = "SELECT count(*) FROM duckdb_logs WHERE message LIKE 'Successfully refreshed secret%'"
+    assert running.execute(made).fetchone() == (0,)
+    # Once it is refused itself, it is made anew.
+    running.execute("CALL penstock_clear_cache()")
+    store.arm(f"{EXPIRED['s3']},as={NEW}")
+    with pytest.raises(duckdb.HTTPException, match=r"40[03]"):
+        running.execute(f"SELECT count(*) FROM '{url}/*.parquet'")
+    assert running.execute(made).fetchone() == (1,)
+
+
 def test_in_a_transaction_that_cannot_see_it_the_new_secret_is_used_too(
     running: duckdb.DuckDBPyConnection, store: Fake, url: str
 ) -> None:

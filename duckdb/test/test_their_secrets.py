@@ -56,6 +56,26 @@ def test_a_refresh_that_changes_nothing_leaves_the_refusal(fake: Fake) -> None:
     assert "hunter2" not in str(shown)
 
 
+def test_any_value_of_refresh_asks_for_it(fake: Fake) -> None:
+    """As httpfs has it, whose own test says REFRESH 1."""
+    con = wrong(fake, "REFRESH 1")
+    with pytest.raises(duckdb.HTTPException, match="403"):
+        con.execute(f"FROM '{URL}'")
+    assert refreshes(con) == ["Successfully refreshed secret: s, new key_id: bogus"]
+
+
+def test_headers_are_made_anew_as_well(fake: Fake) -> None:
+    headers = "EXTRA_HTTP_HEADERS MAP {'X-One': '1'}"
+    con = wrong(fake, f"REFRESH 'auto', {headers}")
+    with pytest.raises(duckdb.HTTPException, match="403"):
+        con.execute(f"FROM '{URL}'")
+    assert refreshes(con) == ["Successfully refreshed secret: s, new key_id: bogus"]
+    own = "'KEY_ID': 'test', 'SECRET': 'test', 'extra_http_headers': '{X-Two=2}'"
+    con = wrong(fake, f"REFRESH_INFO MAP {{{own}}}")
+    assert con.execute(f"FROM '{URL}'").fetchall() == [(7,)]
+    assert refreshes(con) == ["Successfully refreshed secret: s, new key_id: test"]
+
+
 def test_a_refresh_that_cannot_be_is_told(fake: Fake) -> None:
     con = wrong(fake, "REFRESH_INFO MAP {'NO_SUCH_KEY': 'x'}")
     told = "Exception thrown while trying to refresh secret s: `no_such_key` is no option"

@@ -5,6 +5,9 @@
 
 namespace penstock {
 
+//! An option of secrets that is a map, and may hold an Authorization header.
+static constexpr const char *EXTRA_HEADERS = "extra_http_headers";
+
 //! True for the schemes that this file system serves.
 bool IsOurs(const string &path);
 //! True for plain http and https URLs, where `*` and `?` are part of the name.
