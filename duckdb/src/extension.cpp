@@ -17,8 +17,8 @@ public:
 	void OnConnectionOpened(ClientContext &context) override {
 		ClientIo::Get(context, engine);
 	}
-	void OnExtensionLoaded(DatabaseInstance &, const string &) override {
-		engine->settings.Resolve();
+	void OnExtensionLoaded(DatabaseInstance &, const string &name) override {
+		engine->settings.Resolve(name);
 	}
 
 private:
@@ -31,7 +31,7 @@ void Load(ExtensionLoader &loader) {
 	auto &config = DBConfig::GetConfig(db);
 	auto engine = make_shared_ptr<Engine>(db);
 	RegisterSettings(config);
-	engine->settings.Resolve();
+	engine->settings.Resolve("");
 	RegisterFunctions(loader, engine);
 	RegisterWrapFunctions(loader, engine);
 	RegisterSecrets(db);

@@ -4,11 +4,11 @@
 #include "options.hpp"
 #include "theirs.hpp"
 
+#include <cstdlib>
+
 namespace penstock {
 
-namespace {
-
-bool Same(const Value &a, const Value &b) {
+bool SameValue(const Value &a, const Value &b) {
 	if (a.IsNull() || b.IsNull() || a.type().id() != b.type().id()) {
 		return false;
 	}
@@ -30,8 +30,6 @@ bool Same(const Value &a, const Value &b) {
 	}
 }
 
-} // namespace
-
 string TextOf(const Value &value) {
 	switch (value.IsNull() ? LogicalTypeId::SQLNULL : value.type().id()) {
 	case LogicalTypeId::VARCHAR:
@@ -43,7 +41,8 @@ string TextOf(const Value &value) {
 	}
 }
 
-SettingSlot::SettingSlot(string name_p) : name(std::move(name_p)) {
+SettingSlot::SettingSlot(string name_p, vector<string> variables_p)
+    : name(std::move(name_p)), variables(std::move(variables_p)) {
 	for (auto prefix : {"s3_", "azure_"}) {
 		if (StringUtil::StartsWith(name, prefix)) {
 			family = prefix;
@@ -51,50 +50,78 @@ SettingSlot::SettingSlot(string name_p) : name(std::move(name_p)) {
 	}
 }
 
-void SettingSlot::Resolve(const DBConfig &config) {
+void SettingSlot::Resolve(const DBConfig &config, bool is_copied_p) {
+	is_copied = is_copied_p;
 	ExtensionOption option;
 	if (index == UNKNOWN && config.TryGetExtensionOption(Name(name), option)) {
+		if (DEFAULTS_ARE_VALUES && !IsDefault(option.default_value)) {
+			their_default = option.default_value;
+		}
 		index = option.setting_index.GetIndex();
 	}
 }
 
-bool SettingSlot::Get(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const {
-	auto at = index.load();
-	if (at != UNKNOWN) {
-		return client ? bool(client->TryGetCurrentUserSetting(at, out))
-		              : bool(DBConfig::GetConfig(db).TryGetCurrentUserSetting(at, out));
+//! As httpfs has it, what a session sets itself is none.
+bool SettingSlot::IsCopy(const Value &value, SettingScope scope) const {
+	if (!is_copied || scope != SettingScope::GLOBAL) {
+		return false;
 	}
-	return client ? LookupSetting(*client, name, out) : LookupSetting(db, name, out);
+	auto text = TextOf(value);
+	for (auto &variable : variables) {
+		auto told = std::getenv(variable.c_str());
+		if (told && (value.type().id() == LogicalTypeId::BOOLEAN ? StringUtil::CIEquals(told, text) : told == text)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool SettingSlot::Given(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const {
+	auto at = index.load();
+	if (at == UNKNOWN) {
+		// DuckDB's own, which are empty by default
+		return (client ? LookupSetting(*client, name, out) : LookupSetting(db, name, out)) && !out.IsNull();
+	}
+	auto found = client ? client->TryGetCurrentUserSetting(at, out)
+	                    : DBConfig::GetConfig(db).TryGetCurrentUserSetting(at, out);
+	return found && !out.IsNull() && !IsDefault(out) && !SameValue(out, their_default) &&
+	       !IsCopy(out, found.GetScope());
 }
 
 SettingValues::SettingValues(DatabaseInstance &db) : db(db) {
 	for (auto &setting : InitialValues()) {
-		own.emplace_back(setting.first, setting.second);
-	}
-	for (auto name : StoreSettingNames()) {
-		stores.emplace_back(name);
+		own.emplace_back(setting.first);
 	}
 	for (auto &setting : TheirSettings()) {
 		if (setting.meaning == "ours") {
-			mapped.emplace_back(setting.name, setting.default_value);
+			mapped.emplace_back(setting.name);
 		} else if (setting.meaning == "fixed") {
-			fixed.emplace_back(setting.name, setting.default_value);
+			fixed.emplace_back(setting.name);
 		}
 	}
-	Resolve();
+	for (auto &name : StoreSettingNames()) {
+		auto theirs = FindTheirSetting(name);
+		stores.emplace_back(name, theirs ? theirs->variables : vector<string>());
+	}
+	is_copied = db.ExtensionIsLoaded("httpfs") || db.ExtensionIsLoaded("cache_httpfs");
+	Resolve("");
 }
 
-void SettingValues::Resolve() {
+void SettingValues::Resolve(const string &loaded) {
+	lock_guard<mutex> guard(resolving);
 	auto &config = DBConfig::GetConfig(db);
+	if (loaded == "httpfs" || loaded == "cache_httpfs") {
+		is_copied = true;
+	}
 	for (auto &setting : own) {
-		setting.slot.Resolve(config);
+		setting.slot.Resolve(config, is_copied);
 	}
 	for (auto &slot : stores) {
-		slot.Resolve(config);
+		slot.Resolve(config, is_copied);
 	}
 	for (auto theirs : {&mapped, &fixed}) {
 		for (auto &setting : *theirs) {
-			setting.slot.Resolve(config);
+			setting.slot.Resolve(config, is_copied);
 		}
 	}
 }
@@ -103,12 +130,12 @@ Pairs SettingValues::Changed(optional_ptr<ClientContext> client) const {
 	Pairs pairs;
 	Value value;
 	for (auto &setting : mapped) {
-		if (setting.slot.Get(db, client, value) && !value.IsNull() && !Same(value, setting.initial)) {
+		if (setting.slot.Given(db, client, value)) {
 			pairs.Add(setting.slot.name, TextOf(value));
 		}
 	}
 	for (auto &setting : own) {
-		if (setting.slot.Get(db, client, value) && !value.IsNull() && !Same(value, setting.initial)) {
+		if (setting.slot.Given(db, client, value)) {
 			pairs.Add(setting.key, TextOf(value));
 		}
 	}
@@ -122,7 +149,7 @@ void SettingValues::AddStoreSettings(Pairs &pairs, FileOpener &opener, const str
 		if (!slot.family.empty() && slot.family != prefix) {
 			continue;
 		}
-		if (!slot.Get(db, client, value) || value.IsNull()) {
+		if (!slot.Given(db, client, value)) {
 			continue;
 		}
 		auto text = TextOf(value);
@@ -151,8 +178,7 @@ void SettingValues::TellInstead(ClientContext &client) {
 	}
 	Value value;
 	for (auto &setting : fixed) {
-		if (!setting.is_told && setting.slot.Get(db, &client, value) && !value.IsNull() &&
-		    !Same(value, setting.initial)) {
+		if (!setting.is_told && setting.slot.Given(db, &client, value)) {
 			Tell(client, setting, value);
 		}
 	}

@@ -2,17 +2,14 @@
 #include "extension.hpp"
 
 #include "options.hpp"
+#include "setting_callbacks.hpp"
 #include "theirs.hpp"
 
 #include <cstdlib>
-#include <utility>
 
 namespace penstock {
 
 namespace {
-
-//! DuckDB's callback is a plain function without the setting's name, so there is one per table row.
-constexpr size_t CALLBACK_COUNT = 96;
 
 //! For a setting that was read at the start: the same value again is no change.
 void RefuseChange(ClientContext &context, const string &name, const string &wanted) {
@@ -25,34 +22,31 @@ void RefuseChange(ClientContext &context, const string &name, const string &want
 	                            name, current.ToString(), StringUtil::Upper(name));
 }
 
-template <size_t INDEX>
-void OnSet(ClientContext &context, SetScope, Value &value) {
-	ps_setting_info info;
-	ps_setting_describe(INDEX, &info);
-	if (value.IsNull()) {
-		throw InvalidInputException("Setting \"penstock_%s\" cannot be NULL; RESET gives its default back",
-		                            Text(info.name));
-	}
-	auto text = value.ToString();
-	ps_error *error = nullptr;
-	if (!ps_setting_check(info.name, Borrow(text), &error)) {
-		auto message = Text(ps_error_message(error));
-		ps_error_free(error);
-		throw InvalidInputException("Setting \"penstock_%s\": %s", Text(info.name), message);
-	}
-	if (info.read_once) {
-		RefuseChange(context, Text(info.name), text);
-	}
-	if (auto client = ClientIo::Find(context)) {
-		client->Adopt(context, Text(info.name), text);
-	}
-}
+struct OurSettings {
+	static constexpr size_t ROWS_MAX = 96;
 
-template <size_t... INDEX>
-set_option_callback_t CallbackAt(size_t wanted, std::index_sequence<INDEX...>) {
-	static constexpr set_option_callback_t CALLBACKS[] = {OnSet<INDEX>...};
-	return CALLBACKS[wanted];
-}
+	static void OnSet(size_t row, ClientContext &context, SetScope, Value &value) {
+		ps_setting_info info;
+		ps_setting_describe(row, &info);
+		if (value.IsNull()) {
+			throw InvalidInputException("Setting \"penstock_%s\" cannot be NULL; RESET gives its default back",
+			                            Text(info.name));
+		}
+		auto text = value.ToString();
+		ps_error *error = nullptr;
+		if (!ps_setting_check(info.name, Borrow(text), &error)) {
+			auto message = Text(ps_error_message(error));
+			ps_error_free(error);
+			throw InvalidInputException("Setting \"penstock_%s\": %s", Text(info.name), message);
+		}
+		if (info.read_once) {
+			RefuseChange(context, Text(info.name), text);
+		}
+		if (auto client = ClientIo::Find(context)) {
+			client->Adopt(context, Text(info.name), text);
+		}
+	}
+};
 
 LogicalType TypeOf(ps_setting_type type) {
 	switch (type) {
@@ -98,17 +92,12 @@ vector<std::pair<string, Value>> InitialValues() {
 }
 
 void RegisterSettings(DBConfig &config) {
-	auto count = ps_setting_count();
-	if (count > CALLBACK_COUNT) {
-		throw InternalException("Penstock has %llu settings, but callbacks for %llu", count, CALLBACK_COUNT);
-	}
-	for (size_t index = 0; index < count; index++) {
+	for (size_t row = 0; row < ps_setting_count(); row++) {
 		ps_setting_info info;
-		ps_setting_describe(index, &info);
+		ps_setting_describe(row, &info);
 		auto type = TypeOf(info.type);
-		config.AddExtensionOption(Name("penstock_" + Text(info.name)), Text(info.doc), type,
-		                          Value(InitialValue(info)).DefaultCastAs(type),
-		                          CallbackAt(index, std::make_index_sequence<CALLBACK_COUNT>()));
+		AddSetting<OurSettings>(config, row, "penstock_" + Text(info.name), Text(info.doc), type,
+		                        Value(InitialValue(info)).DefaultCastAs(type));
 	}
 	RegisterTheirSettings(config);
 }

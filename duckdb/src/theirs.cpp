@@ -6,16 +6,14 @@
 #include "theirs.hpp"
 
 #include "query.hpp"
+#include "setting_callbacks.hpp"
+#include "setting_values.hpp"
 
 #include <cstdlib>
-#include <utility>
 
 namespace penstock {
 
 namespace {
-
-//! DuckDB's callback is a plain function without the setting's name, so there is one per table row.
-constexpr size_t THEIR_CALLBACK_COUNT = 80;
 
 LogicalType TypeOf(const string &type) {
 	if (type == "BOOLEAN") {
@@ -39,19 +37,19 @@ LogicalType TypeOf(const string &type) {
 	return type == "VARCHAR[]" ? LogicalType::LIST(LogicalType::VARCHAR) : LogicalType::VARCHAR;
 }
 
-//! What the environment gives a setting, or its default.
+//! What the environment gives a setting, or its default. Where a variable is no value of the type, the requests that
+//! need it fail, and name it.
 Value FirstValue(const TheirSetting &setting) {
-	for (auto &variable : StringUtil::Split(setting.variables, " ")) {
+	for (auto &variable : setting.variables) {
 		auto text = std::getenv(variable.c_str());
-		if (!text || !*text) {
+		if (!text || !*text || setting.hides_variables) {
 			continue;
 		}
-		try {
-			return Value(text).DefaultCastAs(setting.type);
-		} catch (std::exception &) {
-			throw InvalidInputException("The environment variable %s is \"%s\": %s takes a value of type %s", variable,
-			                            text, setting.name, setting.type.ToString());
+		if (setting.type != LogicalType::BOOLEAN) {
+			return Value(text);
 		}
+		bool flag;
+		return ps_flag(Borrow(text), &flag) ? Value::BOOLEAN(flag) : setting.default_value;
 	}
 	return setting.default_value;
 }
@@ -68,35 +66,37 @@ void TakeTheirs(const TheirSetting &setting, Value &value) {
 	value = Value(Rows(kept).Cell(0, idx_t(0)));
 }
 
-template <size_t INDEX>
-void OnSetTheirs(ClientContext &context, SetScope, Value &value) {
-	auto &setting = TheirSettings()[INDEX];
-	if (value.IsNull() && setting.has_default) {
-		throw InvalidInputException("NULL it's not a valid option for %s. RESET gives its default back", setting.name);
-	}
-	if (!value.IsNull()) {
+//! RESET calls as SET does, with the default, and never with AUTOMATIC.
+bool IsReset(const TheirSetting &setting, SetScope scope, const Value &value) {
+	return IsDefault(value) || (scope != SetScope::AUTOMATIC && SameValue(value, setting.default_value));
+}
+
+struct OtherSettings {
+	static constexpr size_t ROWS_MAX = 80;
+
+	static void OnSet(size_t row, ClientContext &context, SetScope scope, Value &value) {
+		auto &setting = TheirSettings()[row];
+		if (value.IsNull() && setting.has_default) {
+			throw InvalidInputException("NULL it's not a valid option for %s. RESET gives its default back",
+			                            setting.name);
+		}
+		if (value.IsNull() || IsReset(setting, scope, value)) {
+			return;
+		}
 		TakeTheirs(setting, value);
+		if (auto client = ClientIo::Find(context)) {
+			client->TellInstead(context, setting.name, value);
+		}
 	}
-	if (auto client = ClientIo::Find(context)) {
-		client->TellInstead(context, setting.name, value);
-	}
-}
+};
 
-template <size_t... INDEX>
-set_option_callback_t TheirCallbackAt(size_t wanted, std::index_sequence<INDEX...>) {
-	static constexpr set_option_callback_t CALLBACKS[] = {OnSetTheirs<INDEX>...};
-	return CALLBACKS[wanted];
-}
-
-//! Gives a setting its first value, if nobody else did. What the environment gives is a value as any other; DuckDB 2.0
-//! tells defaults from values. Where there is none at all, current_setting() looks for the extension that has the
-//! setting, on the Internet.
-void GiveFirstValue(DBConfig &config, const TheirSetting &setting, const Value &first) {
+//! A setting that has no value at all current_setting() looks for in the extension that has it, on the Internet.
+void GiveNull(DBConfig &config, const TheirSetting &setting) {
 	ExtensionOption option;
 	Value value;
 	if (config.TryGetExtensionOption(Name(setting.name), option) &&
 	    !config.TryGetCurrentUserSetting(option.setting_index.GetIndex(), value)) {
-		config.SetOption(option.setting_index.GetIndex(), first);
+		config.SetOption(option.setting_index.GetIndex(), Value(setting.type));
 	}
 }
 
@@ -111,26 +111,32 @@ const vector<TheirSetting> &TheirSettings() {
 			auto has_default = rows.Cell(row, "has_default") == "true";
 			auto value = has_default ? Value(rows.Cell(row, "default")).DefaultCastAs(type) : Value(type);
 			read.push_back({rows.Cell(row, "name"), std::move(type), has_default, std::move(value),
-			                rows.Cell(row, "meaning"), rows.Cell(row, "doc"), rows.Cell(row, "variables")});
+			                rows.Cell(row, "meaning"), rows.Cell(row, "doc"),
+			                StringUtil::Split(rows.Cell(row, "variables"), " "),
+			                rows.Cell(row, "hides_variables") == "true"});
 		}
 		return read;
 	}();
 	return settings;
 }
 
+optional_ptr<const TheirSetting> FindTheirSetting(const string &name) {
+	for (auto &setting : TheirSettings()) {
+		if (StringUtil::CIEquals(setting.name, name)) {
+			return setting;
+		}
+	}
+	return nullptr;
+}
+
 void RegisterTheirSettings(DBConfig &config) {
 	auto &settings = TheirSettings();
-	if (settings.size() > THEIR_CALLBACK_COUNT) {
-		throw InternalException("There are %llu settings of other extensions, but callbacks for %llu",
-		                        settings.size(), THEIR_CALLBACK_COUNT);
-	}
-	for (size_t index = 0; index < settings.size(); index++) {
-		auto &setting = settings[index];
+	for (size_t row = 0; row < settings.size(); row++) {
+		auto &setting = settings[row];
 		auto first = FirstValue(setting);
-		config.AddExtensionOption(Name(setting.name), setting.doc, setting.type, first,
-		                          TheirCallbackAt(index, std::make_index_sequence<THEIR_CALLBACK_COUNT>()));
-		if (!setting.has_default || !setting.variables.empty()) {
-			GiveFirstValue(config, setting, first);
+		AddSetting<OtherSettings>(config, row, setting.name, setting.doc, setting.type, first);
+		if (first.IsNull()) {
+			GiveNull(config, setting);
 		}
 	}
 }

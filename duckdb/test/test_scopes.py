@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect, start_fake
+from harness import Fake, connect, load_penstock, load_pypi, start_fake
 
 KEY = "aHVudGVyMg=="
 AZURE_ENVIRONMENT = {
@@ -326,11 +326,34 @@ def test_a_secret_is_never_left_out(public: Fake, monkeypatch: pytest.MonkeyPatc
     con.execute("SET s3_access_key_id = 'AKIAOLD'; SET s3_secret_access_key = 'x'")
     with pytest.raises(duckdb.HTTPException, match="InvalidAccessKeyId"):
         con.execute("FROM 's3://lake/x.csv'")
-    # In the environment it is not, even where httpfs has copied it into the settings.
+    # In the environment it is not, unless somebody sets it as well.
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOLD")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     con = connect()
     settings(con, public)
+    assert con.execute("FROM 's3://lake/x.csv'").fetchall() == [(7,)]
     con.execute("SET s3_access_key_id = 'AKIAOLD'; SET s3_secret_access_key = 'x'")
+    con.execute("CALL penstock_clear_cache()")
+    with pytest.raises(duckdb.HTTPException, match="InvalidAccessKeyId"):
+        con.execute("FROM 's3://lake/x.csv'")
+
+
+@pytest.mark.parametrize("first", ["penstock", "httpfs"])
+def test_what_httpfs_copies_from_the_environment_nobody_has_named(
+    first: str, public: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con = connect()
+    settings(con, public)
+    con.execute("COPY (SELECT 7 AS v) TO 's3://lake/x.csv'")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOLD")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    con = connect(load=first == "penstock")
+    load_pypi(con, "httpfs")
+    if first == "httpfs":
+        load_penstock(con)
+    settings(con, public)
+    copied = con.execute("SELECT current_setting('s3_access_key_id')").fetchone()
+    assert copied == ("AKIAOLD",)
     assert con.execute("FROM 's3://lake/x.csv'").fetchall() == [(7,)]
 
 

@@ -9,7 +9,7 @@ pub mod theirs;
 mod together;
 mod values;
 
-pub use values::Validation;
+pub use values::{Validation, flag};
 
 use crate::nearest::nearest;
 use crate::{Error, Kind, Result};

@@ -160,14 +160,18 @@ fn settings(page: &mut String) {
 fn their_settings(page: &mut String) {
     page.push_str(
         "\n## Settings of httpfs, azure and aws\n\n\
-         DuckDB takes them where those extensions are not loaded, with their types. One whose \
-         value is not followed leaves one warning in `duckdb_logs` for a database, with what \
-         Penstock does instead.\n\n\
+         DuckDB takes them where those extensions are not loaded, with their types. A value that \
+         is not followed leaves one warning in `duckdb_logs` for a database, with what Penstock \
+         does instead.\n\n\
          | name | what it does | in Penstock |\n| --- | --- | --- |\n",
     );
     for row in theirs::TABLE {
         let here = match row.meaning {
-            Meaning::Fixed(_, instead) => format!("not followed: {instead}"),
+            Meaning::Fixed(like, instead) => match like.first() {
+                Some(&"") => format!("always empty: {instead}"),
+                Some(value) => format!("always {}: {instead}", code(value)),
+                None => format!("not followed: {instead}"),
+            },
             _ => "followed".to_string(),
         };
         line(page, &[&code(row.name), row.doc, &here]);

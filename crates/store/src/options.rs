@@ -5,6 +5,7 @@
 //! name of another store is passed over, since DuckDB's settings come all together.
 
 use penstock_base::nearest::nearest;
+use penstock_base::settings::flag;
 use penstock_base::{Error, Kind, Result, Secret};
 
 /// A family of stores that read the same options.
@@ -186,12 +187,6 @@ impl StoreOptions {
         self
     }
 
-    /// These options but for those that are to be left out, by name and value.
-    pub(crate) fn without(&self, is_out: impl Fn(&str, &str) -> bool) -> Self {
-        let kept = self.0.iter().filter(|(name, value)| !is_out(name, value.reveal()));
-        StoreOptions(kept.cloned().collect())
-    }
-
     /// The value of an option, if it is given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.reveal())
@@ -265,15 +260,6 @@ impl StoreOptions {
             Some(name) => format!("secret '{name}'"),
             None => "no secret".to_string(),
         }
-    }
-}
-
-/// A flag, as DuckDB prints and people write it; `None` for what is none.
-pub(crate) fn flag(text: &str) -> Option<bool> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "true" | "1" | "t" | "yes" | "on" => Some(true),
-        "false" | "0" | "f" | "no" | "off" => Some(false),
-        _ => None,
     }
 }
 

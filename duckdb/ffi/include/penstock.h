@@ -49,8 +49,10 @@ ps_str ps_version(void);
 
 /* ---- the settings of httpfs, azure and aws; those that mean settings of ours are pairs of ps_query_new, too ---- */
 /* Name, type of DuckDB, default (NULL unless has_default), meaning (option of the stores, shim, ours, fixed), doc, and
- * the variables of the environment, of which the first that is set wins over the default. */
+ * the variables of the environment, of which the first that is set wins over the default, unless it hides_variables:
+ * then they hold credentials. The stores look at the variables themselves. */
 ps_rows *ps_theirs(void);
+bool ps_flag(ps_str text, bool *out); /* a flag of the environment; false where it is none */
 /* For SET callbacks: the value to be kept, in one cell. */
 bool ps_theirs_taken(ps_str name, ps_str value, ps_rows **out, ps_error **error);
 /* What is done instead of following a value, as the end of a sentence; empty where it is followed. Never freed. */

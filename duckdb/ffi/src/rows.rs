@@ -2,7 +2,9 @@
 
 use crate::abi::{PsStr, free};
 use crate::their_words::reason;
-use penstock_base::settings::theirs::{Meaning, TheirSetting, TheirType, variables};
+use penstock_base::settings::theirs::{
+    Meaning, TheirSetting, TheirType, hides_variables, variables,
+};
 use penstock_base::{DeviceMetric, Metric, Metrics};
 use penstock_engine::device_meter::{Reading, readings as device_readings};
 use penstock_engine::{CacheEntry, LoggedRequest, Statement};
@@ -66,7 +68,8 @@ const LOGGED: &[&str] = &[
     "received_headers",
 ];
 
-const THEIRS: &[&str] = &["name", "type", "has_default", "default", "meaning", "doc", "variables"];
+const THEIRS: &[&str] =
+    &["name", "type", "has_default", "default", "meaning", "doc", "variables", "hides_variables"];
 
 const CACHE: &[&str] = &["cache", "url", "object", "etag", "size_bytes", "cached_bytes", "blocks"];
 
@@ -90,7 +93,8 @@ fn their_row(row: &TheirSetting) -> Vec<String> {
     let has_default = row.default.is_some().to_string();
     let default = row.default.unwrap_or_default();
     let variables = variables(row.name).join(" ");
-    let cells = [row.name, their_type, &has_default, default, meaning, row.doc, &variables];
+    let hides = hides_variables(row.name).to_string();
+    let cells = [row.name, their_type, &has_default, default, meaning, row.doc, &variables, &hides];
     cells.map(str::to_string).to_vec()
 }
 

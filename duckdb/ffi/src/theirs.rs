@@ -3,6 +3,7 @@
 use crate::abi::{PsStr, give};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
+use penstock_base::settings::flag;
 use penstock_base::settings::theirs::{TABLE, instead, taken};
 use std::ptr::null_mut;
 
@@ -10,6 +11,22 @@ use std::ptr::null_mut;
 #[unsafe(no_mangle)]
 pub extern "C" fn ps_theirs() -> *mut PsRows {
     quiet(null_mut(), || PsRows::of_theirs(TABLE).give())
+}
+
+/// See the header.
+///
+/// # Safety
+/// The text is readable, `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_flag(text: PsStr, out: *mut bool) -> bool {
+    quiet(false, || {
+        // SAFETY: the caller vouches for the text.
+        let text = unsafe { text.text("the flag") };
+        let Some(value) = text.ok().and_then(flag).filter(|_| !out.is_null()) else { return false };
+        // SAFETY: not null, and the caller vouches for it.
+        unsafe { out.write(value) };
+        true
+    })
 }
 
 /// See the header.

@@ -37,6 +37,7 @@
 #include "duckdb/common/identifier.hpp"
 #else
 #define PENSTOCK_DUCKDB_2 0
+#include "duckdb/common/extra_type_info.hpp"
 #endif
 
 namespace penstock {
@@ -62,6 +63,34 @@ using NameMap = case_insensitive_map_t<T>;
 inline const string &NameText(const string &name) {
 	return name;
 }
+
+#if PENSTOCK_DUCKDB_2
+constexpr bool DEFAULTS_ARE_VALUES = false;
+inline Value AsDefault(const Value &value) {
+	return value;
+}
+inline bool IsDefault(const Value &) {
+	return false;
+}
+#else
+//! The default of an extension's setting is a value as any that somebody gives it.
+constexpr bool DEFAULTS_ARE_VALUES = true;
+
+//! What a default's type carries, so that it is told from an equal value that somebody gave. It says nothing else.
+inline const shared_ptr<ExtraTypeInfo> &DefaultMark() {
+	static const auto mark = make_shared_ptr<ExtraTypeInfo>(ExtraTypeInfoType::GENERIC_TYPE_INFO);
+	return mark;
+}
+inline Value AsDefault(Value value) {
+	if (!value.IsNull()) {
+		value.Reinterpret(LogicalType(value.type().id(), DefaultMark()));
+	}
+	return value;
+}
+inline bool IsDefault(const Value &value) {
+	return value.type().AuxInfo() == DefaultMark().get();
+}
+#endif
 
 //! A virtual call, so DuckDB looks: its table of settings, with the code behind each, stays out of our file.
 inline bool LookupSetting(FileOpener &opener, const string &name, Value &out) {

@@ -11,25 +11,35 @@ namespace penstock {
 //! A value as text; the common types without DuckDB's casts, which build vectors for it.
 string TextOf(const Value &value);
 
+//! Whether two values are of one type and equal; only of the types that settings have, but for lists and maps.
+bool SameValue(const Value &a, const Value &b);
+
 //! How the option begins that says of a setting that it was given an empty text.
 static constexpr const char *EMPTIED_OPTION = "emptied.";
 
 //! One setting of DuckDB, of another extension or of ours. Found once, read often, from any thread.
 class SettingSlot {
 public:
-	explicit SettingSlot(string name);
-	//! Looks for the setting, if it was not found yet.
-	void Resolve(const DBConfig &config);
-	//! The value in force; false where the setting does not exist or was never given a value.
-	bool Get(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const;
+	//! `variables` of the environment: httpfs copies the first that is set into the setting, of the whole database.
+	explicit SettingSlot(string name, vector<string> variables = {});
+	//! Looks for the setting, if it was not found yet. `is_copied`: httpfs has been loaded.
+	void Resolve(const DBConfig &config, bool is_copied);
+	//! The value that somebody gave it. False for a default, for NULL, and for what the environment gave.
+	bool Given(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const;
 
 	const string name;
 	//! How the names of its family begin (`s3_`, `azure_`); empty for those of every store.
 	string family;
 
 private:
+	bool IsCopy(const Value &value, SettingScope scope) const;
+
 	static constexpr idx_t UNKNOWN = idx_t(-1);
+	const vector<string> variables;
+	//! Of DuckDB 1.5, where another extension has registered the setting: its default is a value as any other.
+	Value their_default;
 	atomic<idx_t> index {UNKNOWN};
+	atomic<bool> is_copied {false};
 };
 
 //! The penstock_* settings of one database, and those that httpfs, azure and DuckDB define for stores.
@@ -37,12 +47,11 @@ class SettingValues {
 public:
 	explicit SettingValues(DatabaseInstance &db);
 
-	//! Looks for settings that an extension has registered since.
-	void Resolve();
-	//! The penstock_* settings whose value is not the one that the engine was made with, behind those of httpfs, azure
-	//! and aws that mean the same and were changed.
+	//! Looks for settings that an extension has registered which was loaded now.
+	void Resolve(const string &loaded);
+	//! The penstock_* settings that somebody has set, behind those of httpfs, azure and aws that mean the same.
 	Pairs Changed(optional_ptr<ClientContext> client) const;
-	//! Adds the values of store settings: of one family (`s3_`, `azure_`, or empty for none), and those
+	//! Adds the store settings that somebody has set: of one family (`s3_`, `azure_`, or empty for none), and those
 	//! for every HTTP request.
 	void AddStoreSettings(Pairs &pairs, FileOpener &opener, const string &prefix) const;
 	//! Warns, once for each setting of httpfs, azure and aws, where it has a value that is not followed.
@@ -52,18 +61,16 @@ public:
 
 private:
 	struct Own {
-		Own(string name, Value initial) : slot("penstock_" + name), key(std::move(name)), initial(std::move(initial)) {
+		explicit Own(string name) : slot("penstock_" + name), key(std::move(name)) {
 		}
 		SettingSlot slot;
 		string key;
-		Value initial;
 	};
 	//! Of another extension.
 	struct Their {
-		Their(const string &name, Value initial) : slot(name), initial(std::move(initial)) {
+		explicit Their(const string &name) : slot(name) {
 		}
 		SettingSlot slot;
-		Value initial;
 		atomic<bool> is_told {false};
 	};
 	static void Tell(ClientContext &client, Their &setting, const Value &value);
@@ -73,6 +80,10 @@ private:
 	std::deque<Their> mapped;
 	std::deque<Their> fixed;
 	std::deque<SettingSlot> stores;
+	//! Two extensions may be loaded at once.
+	mutex resolving;
+	//! httpfs has been loaded, which copies the environment into its settings.
+	bool is_copied = false;
 };
 
 } // namespace penstock

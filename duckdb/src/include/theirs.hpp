@@ -14,15 +14,18 @@ struct TheirSetting {
 	//! option, shim, ours or fixed.
 	string meaning;
 	string doc;
-	//! Of the environment, with spaces between.
-	string variables;
+	//! Of the environment: the first that is set gives the first value, unless they are credentials.
+	vector<string> variables;
+	bool hides_variables;
 };
 
 //! In the table's order.
 const vector<TheirSetting> &TheirSettings();
+//! Null where no row has the name.
+optional_ptr<const TheirSetting> FindTheirSetting(const string &name);
 //! Registers those that no other extension has registered before.
 void RegisterTheirSettings(DBConfig &config);
-//! What is done instead of following a value; empty where it is followed.
+//! What is done instead of following a value that somebody gave; empty where it is followed.
 string InsteadOf(const string &name, const Value &value);
 
 } // namespace penstock

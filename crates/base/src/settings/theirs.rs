@@ -39,7 +39,8 @@ pub enum Meaning {
     Shim,
     /// Sets settings of ours.
     Ours(fn(&mut Settings, u64)),
-    /// Not followed. Penstock always does what these values ask for, and this instead of others.
+    /// Penstock always does what the first of these values asks for, the others mean the same, and
+    /// this instead of any other value. Where there is none, no value is followed.
     Fixed(&'static [&'static str], &'static str),
 }
 
@@ -168,7 +169,7 @@ theirs! {
         "each read of an open file names the ETag it was opened with; an object that was replaced \
          is an error"),
         "Reads on where a file was replaced.";
-    "hf_max_per_page" Unsigned Some("0"), Fixed(&["0"], "Penstock does not serve hf://"),
+    "hf_max_per_page" Unsigned Some("0"), Fixed(NEVER, "Penstock does not serve hf://"),
         "Most entries in a page of a listing of hf://.";
     "httpfs_client_implementation" Text Some("default"), Fixed(&["default"],
         "Penstock sends requests with its own client; DuckDB's own requests, as of INSTALL, stay \
@@ -250,17 +251,25 @@ fn uploads(settings: &mut Settings, threads: u64) {
     settings.upload_concurrency = within("upload_concurrency", threads.max(1));
 }
 
-/// The variables of the environment that give a setting its first value; the first that is set
-/// counts. The credentials among them are shown in no setting.
+/// The variables of the environment whose value httpfs copies into a setting; the first that is set
+/// counts. Here they give the setting its first value, but for those of [`hides_variables`].
 pub fn variables(name: &str) -> &'static [&'static str] {
     match name {
         "s3_region" => &["AWS_REGION", "AWS_DEFAULT_REGION"],
+        "s3_access_key_id" => &["AWS_ACCESS_KEY_ID"],
+        "s3_secret_access_key" => &["AWS_SECRET_ACCESS_KEY"],
+        "s3_session_token" => &["AWS_SESSION_TOKEN"],
         "s3_endpoint" => &["DUCKDB_S3_ENDPOINT"],
         "s3_use_ssl" => &["DUCKDB_S3_USE_SSL"],
         "s3_kms_key_id" => &["DUCKDB_S3_KMS_KEY_ID"],
         "s3_requester_pays" => &["DUCKDB_S3_REQUESTER_PAYS"],
         _ => &[],
     }
+}
+
+/// Whether the variables of a setting hold credentials: those are shown in no setting.
+pub fn hides_variables(name: &str) -> bool {
+    matches!(name, "s3_access_key_id" | "s3_secret_access_key" | "s3_session_token")
 }
 
 /// The row of a name.
@@ -281,19 +290,17 @@ pub fn apply(settings: &mut Settings, name: &str, value: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// What Penstock does instead of following a value, as the end of a sentence; `None` where it does
-/// what the value asks for.
+/// What Penstock does instead of following a value that somebody gave, as the end of a sentence;
+/// `None` where it does what the value asks for.
 pub fn instead(name: &str, value: &str) -> Option<&'static str> {
-    let Some(TheirSetting { meaning: Fixed(like, instead), default, .. }) = find(name) else {
+    let Some(TheirSetting { meaning: Fixed(like, instead), .. }) = find(name) else {
         return None;
     };
     let same = |known: &str| match (known.parse::<f64>(), value.parse::<f64>()) {
         (Ok(known), Ok(value)) => known.total_cmp(&value).is_eq(),
         _ => known.eq_ignore_ascii_case(value),
     };
-    let is_like =
-        like.iter().any(|known| same(known)) || (like.is_empty() && default.is_some_and(same));
-    (!is_like).then_some(*instead)
+    (!like.iter().any(|known| same(known))).then_some(*instead)
 }
 
 /// The value to be kept, of one that was given.
@@ -330,19 +337,20 @@ mod tests {
     }
 
     #[test]
-    fn defaults_say_nothing_but_where_penstock_does_otherwise() {
-        let said: Vec<_> = TABLE
-            .iter()
-            .filter(|row| row.default.is_some_and(|value| instead(row.name, value).is_some()))
-            .map(|row| row.name)
-            .collect();
-        let differ = [
+    fn penstock_does_what_a_default_asks_for_but_for_these() {
+        let is_fixed =
+            |row: &&TheirSetting| matches!(row.meaning, Fixed(like, _) if !like.is_empty());
+        let differs = |row: &&TheirSetting| {
+            row.default.is_some_and(|value| instead(row.name, value).is_some())
+        };
+        let names = TABLE.iter().filter(is_fixed).filter(differs).map(|row| row.name);
+        let known = [
             "http_retry_backoff",
             "enable_server_cert_verification",
             "httpfs_connection_caching",
             "azure_http_stats",
         ];
-        assert_eq!(said, differ);
+        assert_eq!(names.collect::<Vec<_>>(), known);
     }
 
     #[test]
@@ -351,10 +359,19 @@ mod tests {
         assert_eq!(instead("force_download", "FALSE"), None);
         assert_eq!(instead("http_retry_backoff", "2.0"), None);
         assert!(instead("http_retries", "5").is_some());
-        assert_eq!(instead("http_retries", "3"), None);
+        assert!(instead("http_retries", "3").is_some(), "not the default: somebody gave it");
         assert_eq!(instead("s3_region", "eu-west-1"), None);
         assert_eq!(instead("http_timeout", "5"), None);
         assert_eq!(instead("no_such", "1"), None);
+    }
+
+    #[test]
+    fn variables_are_those_of_settings_that_stores_read() {
+        let given: Vec<_> = TABLE.iter().filter(|row| !variables(row.name).is_empty()).collect();
+        assert_eq!(given.len(), 8);
+        assert!(given.iter().all(|row| matches!(row.meaning, Meaning::Option)));
+        let hidden = given.iter().filter(|row| hides_variables(row.name));
+        assert_eq!(hidden.count(), 3);
     }
 
     #[test]

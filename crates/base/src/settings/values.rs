@@ -43,16 +43,22 @@ impl fmt::Display for Validation {
     }
 }
 
+/// A flag as people write it and DuckDB prints it; `None` for what is none. What DuckDB casts to a
+/// boolean is among it.
+pub fn flag(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "t" | "1" | "yes" | "y" | "on" => Some(true),
+        "false" | "f" | "0" | "no" | "n" | "off" => Some(false),
+        _ => None,
+    }
+}
+
 /// A switch.
 pub(super) fn parse_bool(spec: &SettingSpec, value: &str) -> Result<bool> {
-    match value.trim().to_ascii_lowercase().as_str() {
-        "true" | "1" | "on" | "yes" => Ok(true),
-        "false" | "0" | "off" | "no" => Ok(false),
-        _ => Err(Error::new(
-            Kind::Invalid,
-            format!("setting `{}` takes true or false, not `{value}`", spec.name),
-        )),
-    }
+    flag(value).ok_or_else(|| {
+        let what = format!("setting `{}` takes true or false, not `{value}`", spec.name);
+        Error::new(Kind::Invalid, what)
+    })
 }
 
 /// A policy by its name.

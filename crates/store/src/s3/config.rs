@@ -6,7 +6,7 @@ mod endpoint;
 use crate::options::StoreOptions;
 use ::http::{HeaderName, HeaderValue};
 use endpoint::{Endpoint, host_of, is_aws_host, region_of_host};
-use penstock_base::settings::theirs::variables;
+use penstock_base::settings::flag;
 use penstock_base::{Error, Kind, Result, Secret};
 use std::net::IpAddr;
 
@@ -116,7 +116,6 @@ pub(crate) fn read(
 ) -> Result<S3Config> {
     check_bucket(bucket)?;
     let is_asked = own.flag(&["enable_global_s3_configuration"])?.unwrap_or(true);
-    let own = &own.without(|name, value| !is_asked && is_copy(name, value, environment));
     let environment = |name: &str| {
         let counts = |text: &String| is_asked && !text.trim().is_empty() && !is_emptied(own, name);
         environment(name).filter(counts)
@@ -136,13 +135,9 @@ pub(crate) fn read(
         _ => Service::Other,
     };
     let regions = || environment("AWS_REGION").or_else(|| environment("AWS_DEFAULT_REGION"));
-    // DuckDB's setting shows the environment's region, which is Amazon's.
-    let set = options
-        .get("s3_region")
-        .filter(|region| service == Service::Aws || regions().as_deref() != Some(region));
+    // The environment's region is Amazon's.
     let region = options
-        .get("region")
-        .or(set)
+        .first_of(&["region", "s3_region"])
         .map(str::to_string)
         .filter(|_| service != Service::Gcs)
         .or_else(|| host.and_then(region_of_host))
@@ -174,16 +169,6 @@ pub(crate) fn read(
     })
 }
 
-/// Whether a setting shows what the environment has, as DuckDB's settings do.
-fn is_copy(name: &str, value: &str, environment: &dyn Fn(&str) -> Option<String>) -> bool {
-    let is_flag = matches!(name, "s3_use_ssl" | "s3_requester_pays");
-    let is_same = |text: String| match (is_flag, crate::options::flag(&text)) {
-        (true, Some(set)) => crate::options::flag(value) == Some(set),
-        _ => text == value,
-    };
-    variables(name).iter().any(|variable| environment(variable).is_some_and(is_same))
-}
-
 /// Whether a setting that stands in for this variable was given an empty text.
 fn is_emptied(options: &StoreOptions, variable: &str) -> bool {
     // The settings of credentials are first given their values by these.
@@ -205,7 +190,7 @@ fn flag_of(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<bool>> {
     let Some(text) = environment(variable) else { return Ok(None) };
-    crate::options::flag(&text).map(Some).ok_or_else(|| {
+    flag(&text).map(Some).ok_or_else(|| {
         let what = format!("the environment variable {variable} takes true or false, not `{text}`");
         Error::new(Kind::Invalid, what)
     })

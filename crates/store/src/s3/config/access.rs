@@ -98,8 +98,7 @@ pub(super) fn access(
     let renewable = options.has_prefix("refresh_info.");
     let chained = (chain_wanted && renewable) || options.get("assume_role_arn").is_some();
     if let Some(key) = key.clone().filter(|_| !chained) {
-        let copied = is_copy_of_environment(options, environment);
-        return Ok(Found { access: key, environment: copied.then_some(AWS_VARIABLES[0]) });
+        return Ok(Found::given(key));
     }
     if google && key.is_none() {
         let wanted = chain_wanted || environment(GOOGLE_VARIABLE).is_some();
@@ -123,15 +122,6 @@ pub(super) fn access(
         return Ok(Found { access, environment: implied(variable) });
     }
     Ok(Found::given(Access::Anonymous))
-}
-
-/// Whether the key is in DuckDB's settings because httpfs copied it from the environment.
-fn is_copy_of_environment(
-    options: &StoreOptions,
-    environment: &dyn Fn(&str) -> Option<String>,
-) -> bool {
-    let setting = options.get("s3_access_key_id").filter(|_| options.get("key_id").is_none());
-    setting.is_some_and(|id| environment(AWS_VARIABLES[0]).as_deref() == Some(id))
 }
 
 fn key_of(

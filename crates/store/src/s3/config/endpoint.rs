@@ -50,18 +50,19 @@ impl Endpoint {
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self> {
         let secret_type = options.get("secret_type").unwrap_or_default();
-        // DuckDB's setting shows the environment's endpoint, which is none for Google.
         let is_google = matches!(scheme, "gs" | "gcs") || secret_type == "gcs";
-        let is_shown = |set: &&str| environment("DUCKDB_S3_ENDPOINT").as_deref() == Some(*set);
-        let set = options.get("s3_endpoint").filter(|set| !(is_google && is_shown(set)));
         let given = options
-            .get("endpoint")
-            .or(set)
+            .first_of(&["endpoint", "s3_endpoint"])
             .map(str::to_string)
             .or_else(|| {
-                let names = ["DUCKDB_S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
-                let found = || names.iter().find_map(|name| environment(name));
-                (!is_google && scheme != "r2").then(found).flatten()
+                let names = match (scheme, options.get("account_id")) {
+                    _ if is_google => &[][..],
+                    ("r2", Some(_)) => &[],
+                    // As DuckDB's setting of it does.
+                    ("r2", None) => &["DUCKDB_S3_ENDPOINT"],
+                    _ => &["DUCKDB_S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"],
+                };
+                names.iter().find_map(|name| environment(name))
             })
             .filter(|endpoint| !is_default_endpoint(endpoint));
         let is_of_secret = given.is_some() && options.get("endpoint").is_some();

@@ -256,11 +256,9 @@ fn credentials_that_nobody_named_are_known_as_such() {
     assert_eq!(of("s3", &[], &file), Some("AWS_WEB_IDENTITY_TOKEN_FILE"));
     let google = [("GOOGLE_APPLICATION_CREDENTIALS", "/x.json")];
     assert_eq!(of("gs", &[], &google), Some("GOOGLE_APPLICATION_CREDENTIALS"));
-    // httpfs copies the environment into DuckDB's settings when it is loaded.
-    let setting = |id| [("s3_access_key_id", id), ("s3_secret_access_key", "s")];
-    assert_eq!(of("s3", &setting("e"), &aws), Some("AWS_ACCESS_KEY_ID"));
+    // Whoever sets what the environment has, too, names them.
     for (scheme, pairs) in [
-        ("s3", &setting("own")[..]),
+        ("s3", &[("s3_access_key_id", "e"), ("s3_secret_access_key", "s")][..]),
         ("s3", &OWN_KEY),
         ("s3", &[("key_id", "e"), ("secret", "s")]),
         ("s3", &[("provider", "credential_chain")]),
@@ -287,12 +285,11 @@ fn every_variable_of_duckdb_counts_unless_its_setting_was_emptied() {
     assert_eq!((found.host.as_deref(), found.https), (Some("h:1"), false));
     assert_eq!((found.kms_key_id.as_deref(), found.requester_pays), (Some("kms"), true));
     assert!(matches!(found.access, Access::AwsChain { .. }), "{found:?}");
-    // DuckDB's settings show what the environment has.
-    let shown = [("s3_region", "eu-west-1"), ("s3_endpoint", "h:1"), ("s3_use_ssl", "false")];
-    let found = read_with("s3", &shown, &environment).unwrap();
-    assert_eq!((found.host.as_deref(), found.region), (Some("h:1"), None));
-    let found = read_with("r2", &shown, &environment).unwrap();
+    assert_eq!(found.region, None, "the environment's region is Amazon's");
+    let found = read_with("r2", &[], &environment).unwrap();
     assert_eq!(found.host.as_deref(), Some("h:1"));
+    let found = read_with("r2", &[("account_id", "acc")], &environment).unwrap();
+    assert_eq!(found.host.as_deref(), Some("acc.r2.cloudflarestorage.com"));
     let emptied = [
         ("emptied.s3_access_key_id", "true"),
         ("emptied.s3_endpoint", "true"),
@@ -302,16 +299,25 @@ fn every_variable_of_duckdb_counts_unless_its_setting_was_emptied() {
     let found = read_with("s3", &emptied, &environment).unwrap();
     assert_eq!((found.access, found.host, found.region), (Access::Anonymous, None, None));
     assert_eq!(found.kms_key_id, None);
-    let [region, endpoint, use_ssl] = shown;
-    let off = [("enable_global_s3_configuration", "false"), region, endpoint, use_ssl];
-    let found = read_with("s3", &off, &environment).unwrap();
+    let off = ("enable_global_s3_configuration", "false");
+    let found = read_with("s3", &[off], &environment).unwrap();
     assert_eq!((found.access, found.host, found.https), (Access::Anonymous, None, true));
+    // What somebody sets counts, also where the environment has the same.
+    let set = [("s3_region", "eu-west-1"), ("s3_endpoint", "h:1"), ("s3_use_ssl", "false")];
+    let [region, endpoint, use_ssl] = set;
+    for pairs in [&[off, region, endpoint, use_ssl][..], &[region, endpoint, use_ssl]] {
+        let found = read_with("s3", pairs, &environment).unwrap();
+        assert_eq!((found.host.as_deref(), found.https), (Some("h:1"), false));
+        assert_eq!(found.region.as_deref(), Some("eu-west-1"));
+    }
     // The environment's endpoint is not Google's, but the user's own setting counts.
     for (scheme, secret_type) in [("gs", "gcs"), ("gs", "s3"), ("s3", "gcs")] {
-        let pairs = [("secret_type", secret_type), ("key_id", "g"), ("secret", "s"), endpoint];
-        let host = |environment: &[_]| read_with(scheme, &pairs, environment).unwrap().host;
-        assert_eq!(host(&environment).as_deref(), Some("storage.googleapis.com"), "{scheme}");
-        assert_eq!(host(&[]).as_deref(), Some("h:1"), "{scheme}");
+        let pairs = [("secret_type", secret_type), ("key_id", "g"), ("secret", "s")];
+        let found = read_with(scheme, &pairs, &environment).unwrap();
+        assert_eq!(found.host.as_deref(), Some("storage.googleapis.com"), "{scheme}");
+        let [kind, key, secret] = pairs;
+        let found = read_with(scheme, &[kind, key, secret, endpoint], &environment).unwrap();
+        assert_eq!(found.host.as_deref(), Some("h:1"), "{scheme}");
     }
     let half = read_with("s3", &[("s3_access_key_id", "own")], &environment).unwrap();
     assert_eq!(key_of_config(&half), ("own".to_string(), false));
