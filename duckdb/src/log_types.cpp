@@ -3,9 +3,9 @@
 #include "extension.hpp"
 
 #include "reach.hpp"
+#include "stand_ins.hpp"
 
 #include "duckdb/logging/log_manager.hpp"
-#include "duckdb/planner/extension_callback.hpp"
 
 namespace penstock {
 
@@ -24,19 +24,23 @@ struct LogTypesKnown {
 template struct Reach<LogTypesLock, &LogManager::lock>;
 template struct Reach<LogTypesKnown, &LogManager::registered_log_types>;
 
-class LogTypes : public ExtensionCallback {
-public:
-	void Fill(DatabaseInstance &db) {
+class LogTypes : public StandIns {
+protected:
+	void Put(DatabaseInstance &db) override {
+		if (IsLoading("httpfs")) {
+			return;
+		}
 		auto &manager = db.GetLogManager();
-		if (!manager.LookupLogType(HTTPFS_INFO)) {
-			auto type = make_uniq<LogType>(HTTPFS_INFO, LogLevel::LOG_INFO);
-			ours = type.get();
-			manager.RegisterLogType(std::move(type));
+		lock_guard<mutex> guard(manager.*Member(LogTypesLock()));
+		auto &known = (manager.*Member(LogTypesKnown()))[HTTPFS_INFO];
+		if (!known) {
+			known = make_uniq<LogType>(HTTPFS_INFO, LogLevel::LOG_INFO);
+			ours = known.get();
 		}
 	}
 
-	void OnBeginExtensionLoad(DatabaseInstance &db, const string &name) override {
-		if (extension_load_is_pretended || (name != "httpfs" && name != "cache_httpfs")) {
+	void Withdraw(DatabaseInstance &db, const string &extension) override {
+		if (extension != "httpfs") {
 			return;
 		}
 		auto &manager = db.GetLogManager();
@@ -47,12 +51,6 @@ public:
 			withdrawn.push_back(std::move(found->second)); // whoever looked it up may still use it
 			types.erase(found);
 		}
-	}
-	void OnExtensionLoaded(DatabaseInstance &db, const string &) override {
-		Fill(db);
-	}
-	void OnExtensionLoadFail(DatabaseInstance &db, const string &, const ErrorData &) override {
-		Fill(db);
 	}
 
 private:

@@ -1,14 +1,10 @@
-// Secret types for a DuckDB without httpfs, azure and aws, which step aside when those are loaded.
-//
-// DuckDB refuses a second registration of a type or provider and has no call to take one back, so a
-// later LOAD httpfs would fail half-way. ExtensionCallback tells before another extension begins: our
-// entries for it are moved out of the SecretManager then, and whatever is still missing afterwards is
-// put back. docs/design/secret-types.md has the reasons and what was rejected.
+// Secret types for a DuckDB without httpfs, azure and aws, which step aside when those are loaded: our entries are
+// moved out of the SecretManager then, and whatever is still missing afterwards is put back.
+// docs/design/secret-types.md has the reasons and what was rejected.
 #include "extension.hpp"
 #include "options.hpp"
 #include "reach.hpp"
-
-#include "duckdb/planner/extension_callback.hpp"
+#include "stand_ins.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -88,6 +84,14 @@ const vector<Provider> &Providers() {
 	    {"azure", "azure", "access_token", with(azure, {"access_token"}), {}},
 	};
 	return providers;
+}
+
+//! The extension that registers a type: that of its provider config.
+string OwnerOfType(const string &type) {
+	auto config = std::find_if(Providers().begin(), Providers().end(), [&](const Provider &provider) {
+		return type == provider.type && string(provider.name) == "config";
+	});
+	return config->extension;
 }
 
 vector<string> DefaultScope(const string &type) {
@@ -237,11 +241,14 @@ template <bool FROM_ENVIRONMENT>
 atomic<create_secret_function_t> HttpSecret<FROM_ENVIRONMENT>::original {nullptr};
 
 //! Registers what is missing, and moves it out of the way of the extension that owns the name.
-class SecretTypes : public ExtensionCallback {
-public:
-	void Fill(DatabaseInstance &db) {
+class SecretTypes : public StandIns {
+protected:
+	void Put(DatabaseInstance &db) override {
 		auto &manager = SecretManager::Get(db);
 		for (auto &provider : Providers()) {
+			if (IsLoading(provider.extension) || IsLoading(OwnerOfType(provider.type))) {
+				continue;
+			}
 			auto known = manager.AllSecretTypes();
 			bool exists = std::any_of(known.begin(), known.end(), [&](const SecretType &type) {
 				return StringUtil::CIEquals(NameText(type.name), provider.type);
@@ -258,34 +265,8 @@ public:
 		}
 	}
 
-	//! Lets duckdb_secrets() hide the headers of http secrets, as the guide says of all values.
-	void HideHttpHeaders(DatabaseInstance &db) {
+	void Withdraw(DatabaseInstance &db, const string &extension) override {
 		auto &manager = SecretManager::Get(db);
-		lock_guard<mutex> guard(manager.*Member(ManagerLock()));
-		auto &functions = manager.*Member(ManagerFunctions());
-		auto http = functions.find(Name("http"));
-		if (http != functions.end()) {
-			auto &providers = http->second.*Member(SetFunctions());
-			HttpSecret<false>::Hide(providers);
-			HttpSecret<true>::Hide(providers);
-		}
-	}
-
-	void OnBeginExtensionLoad(DatabaseInstance &db, const string &name) override {
-		if (extension_load_is_pretended) {
-			return;
-		}
-		Withdraw(SecretManager::Get(db), name == "cache_httpfs" ? "httpfs" : name);
-	}
-	void OnExtensionLoaded(DatabaseInstance &db, const string &) override {
-		Fill(db);
-	}
-	void OnExtensionLoadFail(DatabaseInstance &db, const string &, const ErrorData &) override {
-		Fill(db);
-	}
-
-private:
-	void Withdraw(SecretManager &manager, const string &extension) {
 		lock_guard<mutex> guard(manager.*Member(ManagerLock()));
 		auto &types = manager.*Member(ManagerTypes());
 		auto &functions = manager.*Member(ManagerFunctions());
@@ -309,11 +290,25 @@ private:
 		}
 	}
 
+private:
 	// DuckDB calls a secret function through a pointer taken under the manager's lock but used after
 	// it: a CREATE SECRET that runs during the LOAD may still hold one, so nothing is destroyed.
 	vector<TypeNode> withdrawn_types;
 	vector<FunctionNode> withdrawn_functions;
 };
+
+//! Lets duckdb_secrets() hide the headers of http secrets, as the guide says of all values.
+void HideHttpHeaders(DatabaseInstance &db) {
+	auto &manager = SecretManager::Get(db);
+	lock_guard<mutex> guard(manager.*Member(ManagerLock()));
+	auto &functions = manager.*Member(ManagerFunctions());
+	auto http = functions.find(Name("http"));
+	if (http != functions.end()) {
+		auto &providers = http->second.*Member(SetFunctions());
+		HttpSecret<false>::Hide(providers);
+		HttpSecret<true>::Hide(providers);
+	}
+}
 
 } // namespace
 
@@ -332,7 +327,7 @@ bool IsSecretOption(const string &type, const string &name) {
 void RegisterSecrets(DatabaseInstance &db) {
 	auto types = make_shared_ptr<SecretTypes>();
 	types->Fill(db);
-	types->HideHttpHeaders(db);
+	HideHttpHeaders(db);
 	ExtensionCallback::Register(DBConfig::GetConfig(db), std::move(types));
 }
 
