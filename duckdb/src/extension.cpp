@@ -36,6 +36,7 @@ void Load(ExtensionLoader &loader) {
 	RegisterWrapFunctions(loader, engine);
 	RegisterSecrets(db);
 	RegisterLogTypes(db);
+	RegisterHandedOver(db);
 	RegisterProfile(loader);
 	RegisterBarrier(config, engine);
 	RegisterScans(config, engine);

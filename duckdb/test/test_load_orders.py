@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from pathlib import Path
 
@@ -130,6 +132,96 @@ def test_a_setting_that_is_not_followed_is_told_in_either_order(
     con.execute("COPY (SELECT 1 AS i) TO 's3://orders/told.csv'")
     told = con.execute("SELECT message FROM duckdb_logs WHERE log_level = 'WARNING'").fetchall()
     assert [message for (message,) in told if "http_retries" in message] == [told[0][0]], told
+
+
+@pytest.mark.parametrize("first", ["penstock", "httpfs"])
+def test_the_environment_that_httpfs_copies_is_put_aside(
+    first: str, fakes: dict[str, Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = fakes["s3"]
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("DUCKDB_S3_ENDPOINT", fake.address)
+    monkeypatch.setenv("DUCKDB_S3_USE_SSL", "False")
+    con = connect(load=False)
+    for name in ("penstock", "httpfs") if first == "penstock" else ("httpfs", "penstock"):
+        load(con, name)
+    shown = con.execute("SELECT current_setting('s3_access_key_id')").fetchone()
+    assert shown == ("test",), "httpfs copies it"
+    copy = "COPY (SELECT 1 AS i) TO 's3://orders/copied.csv'"
+    con.execute(copy)
+    con.execute("SET enable_global_s3_configuration = false")
+    con.execute(f"SET s3_endpoint = '{fake.address}'; SET s3_use_ssl = false")
+    with pytest.raises(duckdb.Error, match=r"403|denied|credentials"):
+        con.execute(copy)
+    con.execute("SET s3_access_key_id = 'test'; SET s3_secret_access_key = 'test'")
+    con.execute(copy)
+
+
+def values(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    return dict(con.execute("SELECT name, value FROM duckdb_settings()").fetchall())
+
+
+def test_httpfs_gets_its_callbacks() -> None:
+    con = connect()
+    con.execute("SET GLOBAL httpfs_connection_caching = true")
+    with pytest.raises(duckdb.InvalidInputException, match="are known"):
+        con.execute("SET httpfs_client_implementation = 'wasm'")
+    before = values(con)
+    con.execute("SET http_timeout = 7; SET httpfs_client_implementation = 'curl'")
+    load_pypi(con, "httpfs")
+    own = "only `curl`, `httplib` and `default` are currently supported"
+    with pytest.raises(duckdb.InvalidInputException, match=own):
+        con.execute("SET httpfs_client_implementation = 'wasm'")
+    con.execute("SET httpfs_client_implementation = 'httplib'")
+    about = "SELECT name, description FROM duckdb_settings() WHERE name LIKE 'httpfs_c%'"
+    assert dict(con.execute(about).fetchall()) == {
+        "httpfs_client_implementation": "Select which is the HTTPUtil implementation to be used",
+        "httpfs_connection_caching": "Enable connection caching for HTTP requests",
+    }
+    load_pypi(con, "azure")
+    load_pypi(con, "aws")
+    after = values(con)
+    changed = {"http_timeout": "7", "httpfs_client_implementation": "httplib"}
+    assert after.keys() == before.keys()
+    assert {name: after[name] for name in before if after[name] != before[name]} == changed
+    con.execute("RESET httpfs_client_implementation; RESET GLOBAL httpfs_connection_caching")
+    assert values(con)["httpfs_client_implementation"] == "default"
+
+
+def test_callbacks_stay_ours_where_httpfs_does_not_load(tmp_path: Path) -> None:
+    con = connect()
+    broken = tmp_path / "httpfs.duckdb_extension"
+    broken.write_bytes(b"no extension")
+    before = values(con)
+    with pytest.raises(duckdb.Error):
+        con.execute(f"LOAD '{broken}'")
+    with pytest.raises(duckdb.InvalidInputException, match="are known"):
+        con.execute("SET httpfs_client_implementation = 'wasm'")
+    assert values(con) == before
+
+
+def load_together(con: duckdb.DuckDBPyConnection) -> None:
+    gate = threading.Barrier(len(OTHERS))
+
+    def load_one(name: str) -> None:
+        cursor = con.cursor()
+        gate.wait()
+        load_pypi(cursor, name)
+
+    with ThreadPoolExecutor(len(OTHERS)) as threads:
+        list(threads.map(load_one, OTHERS))
+
+
+def test_extensions_load_at_the_same_time() -> None:
+    """What Penstock puts back after one must not stand in the way of another."""
+    for _ in range(10):
+        con = connect()
+        load_together(con)
+        con.execute("CREATE SECRET s (TYPE s3, KEY_ID 'a', SECRET 'b')")
+        con.execute("CREATE SECRET a (TYPE azure, PROVIDER managed_identity, ACCOUNT_NAME 'a')")
+        con.close()
 
 
 def test_attach_works_with_and_without_httpfs(fakes: dict[str, Fake], tmp_path: Path) -> None:

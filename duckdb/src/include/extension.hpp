@@ -25,6 +25,8 @@ void RegisterDescribed(ExtensionLoader &loader, TableFunction function, Function
 void RegisterSecrets(DatabaseInstance &db);
 //! The log type HTTPFSInfo, until httpfs brings its own.
 void RegisterLogTypes(DatabaseInstance &db);
+//! The settings whose callbacks httpfs brings, if it is loaded later.
+void RegisterHandedOver(DatabaseInstance &db);
 //! Makes every connection, open or to come, tell when its statements begin and end.
 void RegisterConnections(DatabaseInstance &db, const shared_ptr<Engine> &engine);
 
