@@ -337,6 +337,25 @@ bool IsOurs(const string &path) {
 	return FindFamily(path) != nullptr;
 }
 
+vector<string> OurSchemes() {
+	vector<string> schemes;
+	for (auto &family : Families()) {
+		schemes.insert(schemes.end(), family.schemes.begin(), family.schemes.end());
+	}
+	return schemes;
+}
+
+bool IsForType(const string &url, const string &type) {
+	auto family = FindFamily(url);
+	return family && std::find(family->secret_types.begin(), family->secret_types.end(), type) !=
+	                     family->secret_types.end();
+}
+
+bool IsSecretType(const string &type) {
+	auto schemes = OurSchemes();
+	return std::any_of(schemes.begin(), schemes.end(), [&](const string &scheme) { return IsForType(scheme, type); });
+}
+
 bool IsPlainHttp(const string &path) {
 	return FindFamily(path).get() == &Families().back();
 }

@@ -324,6 +324,15 @@ bool IsSecretOption(const string &type, const string &name) {
 	return false;
 }
 
+bool IsSecretProvider(const string &type, const string &provider) {
+	if (type == "http") {
+		return provider == "config" || provider == "env"; // DuckDB's own
+	}
+	return std::any_of(Providers().begin(), Providers().end(), [&](const Provider &known) {
+		return type == known.type && provider == known.name;
+	});
+}
+
 void RegisterSecrets(DatabaseInstance &db) {
 	auto types = make_shared_ptr<SecretTypes>();
 	types->Fill(db);

@@ -162,6 +162,23 @@ void SettingValues::AddStoreSettings(Pairs &pairs, FileOpener &opener, const str
 	}
 }
 
+void SettingValues::AddTheirs(Pairs &pairs, ClientContext &client) const {
+	Value value;
+	auto add = [&](const SettingSlot &slot) {
+		if (slot.Given(db, &client, value)) {
+			pairs.Add(slot.name, TextOf(value));
+		}
+	};
+	for (auto theirs : {&mapped, &fixed}) {
+		for (auto &setting : *theirs) {
+			add(setting.slot);
+		}
+	}
+	for (auto &slot : stores) {
+		add(slot);
+	}
+}
+
 void SettingValues::Tell(ClientContext &client, Their &setting, const Value &value) {
 	auto instead = InsteadOf(setting.slot.name, value);
 	if (instead.empty() || !client.logger->ShouldLog(DefaultLogType::NAME, LogLevel::LOG_WARNING) ||

@@ -1,19 +1,11 @@
 // Table functions that show what the engine knows of itself. Cells are texts; columns are typed by name.
 #include "extension.hpp"
 
+#include "shown.hpp"
+
 namespace penstock {
 
 namespace {
-
-//! What a table function shows.
-struct Shown {
-	vector<string> names;
-	vector<LogicalType> types;
-	vector<vector<Value>> rows;
-};
-
-//! When a table function is asked: for its columns only (binding, which PREPARE and EXPLAIN do too), or for its rows.
-enum class Asked { COLUMNS, ROWS };
 
 using ShowVerb = Shown (*)(ClientContext &context, const shared_ptr<Engine> &engine, Asked asked);
 
@@ -230,6 +222,10 @@ struct Show {
 const Show SHOWS[] = {
     {"penstock_settings", ShowSettings, "The settings of Penstock: value, default, range and meaning of each",
      "FROM penstock_settings()"},
+    {"penstock_check", ShowCheck,
+     "What differs for whoever moves from httpfs, azure, aws and cache_httpfs: of this database's settings, secrets "
+     "and extensions, and of the environment; no rows: nothing",
+     "CALL penstock_check()"},
     {"penstock_requests", ShowRequests,
      "The last requests to stores: for which statement, URL and cause, at which attempt, and how long each took",
      "SELECT url, cause, attempt, duration_us FROM penstock_requests() ORDER BY number DESC LIMIT 10"},

@@ -51,10 +51,19 @@ public:
 		lock_guard<mutex> guard(all.*Member(LockTag()));
 		registry = all.*Member(RegistryTag());
 	}
-	optional_ptr<FileSystem> Find(const string &name) const {
+	vector<reference<FileSystem>> Systems() const {
+		vector<reference<FileSystem>> systems;
 		for (auto &handle : reinterpret_cast<const RegistryView &>(*registry).sub_systems) {
-			if (handle->file_system && handle->file_system->GetName() == name) {
-				return *handle->file_system;
+			if (handle->file_system) {
+				systems.push_back(*handle->file_system);
+			}
+		}
+		return systems;
+	}
+	optional_ptr<FileSystem> Find(const string &name) const {
+		for (auto &system : Systems()) {
+			if (system.get().GetName() == name) {
+				return system.get();
 			}
 		}
 		return nullptr;
@@ -63,9 +72,17 @@ public:
 	shared_ptr<FileSystemRegistry> registry;
 };
 
+FileSystem &RegistryOf(DatabaseInstance &db) {
+	return static_cast<OpenerFileSystem &>(db.GetFileSystem()).GetFileSystem();
+}
+
+bool IsDuckDBs(const FileSystem &registry) {
+	return registry.GetName() == "VirtualFileSystem";
+}
+
 VirtualFileSystem &AllSystems(DatabaseInstance &db) {
-	auto &all = static_cast<OpenerFileSystem &>(db.GetFileSystem()).GetFileSystem();
-	if (all.GetName() != "VirtualFileSystem") {
+	auto &all = RegistryOf(db);
+	if (!IsDuckDBs(all)) {
 		throw NotImplementedException("Another extension replaced DuckDB's registry of file systems by \"%s\", in "
 		                              "which Penstock cannot wrap any",
 		                              all.GetName());
@@ -121,6 +138,20 @@ void RefuseUnknown(VirtualFileSystem &all, const string &name, const vector<stri
 }
 
 } // namespace
+
+vector<Handler> HandlersOf(DatabaseInstance &db, const string &path) {
+	vector<Handler> handlers;
+	if (!IsDuckDBs(RegistryOf(db))) {
+		return handlers;
+	}
+	Registered registered(AllSystems(db));
+	for (auto &system : registered.Systems()) {
+		if (system.get().CanHandleFile(path)) {
+			handlers.push_back({system.get().GetName(), system.get().IsManuallySet()});
+		}
+	}
+	return handlers;
+}
 
 bool Wraps::Claims(const string &path) {
 	lock_guard<mutex> guard(lock);

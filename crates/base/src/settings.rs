@@ -5,6 +5,7 @@
 //! Those that only `penstock serve` has are in [`SERVE_TABLE`], which no database sees.
 //! An unknown name is an error that suggests the nearest known one.
 
+pub mod moving;
 pub mod theirs;
 mod together;
 mod values;

@@ -162,7 +162,7 @@ fn their_settings(page: &mut String) {
         "\n## Settings of httpfs, azure and aws\n\n\
          DuckDB takes them where those extensions are not loaded, with their types. A value that \
          is not followed leaves one warning in `duckdb_logs` for a database, with what Penstock \
-         does instead.\n\n\
+         does instead. `CALL penstock_check()` lists those that somebody has set.\n\n\
          | name | what it does | in Penstock |\n| --- | --- | --- |\n",
     );
     for row in theirs::TABLE {

@@ -139,6 +139,11 @@ table! {
     }
 }
 
+/// Whether some store looks at an option, whose name is in lower case.
+pub fn is_known(name: &str) -> bool {
+    TABLE.iter().any(|spec| spec.is(name))
+}
+
 /// Options of one store, in the order given; where a name stands twice the earlier one counts.
 /// Values may be credentials, so `Debug` shows names only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -165,7 +170,7 @@ impl StoreOptions {
     /// As [`StoreOptions::new`].
     pub fn push(&mut self, name: &str, value: &str) -> Result<()> {
         let lower = name.trim().to_ascii_lowercase();
-        if !TABLE.iter().any(|spec| spec.is(&lower)) {
+        if !is_known(&lower) {
             let error = Error::new(Kind::Invalid, format!("unknown store option `{name}`"));
             return Err(match nearest(&lower, TABLE.iter().map(|spec| spec.name)) {
                 Some(near) => error.with_hint(format!("Did you mean `{near}`?")),

@@ -52,6 +52,10 @@ ps_str ps_version(void);
  * the variables of the environment, of which the first that is set wins over the default, unless it hides_variables:
  * then they hold credentials. The stores look at the variables themselves. */
 ps_rows *ps_theirs(void);
+/* For whoever moves from those extensions, and given the settings of theirs that somebody has set: area, name, finding and
+ * cure of each that is followed otherwise here, and of each variable of the environment. No value is told. */
+bool ps_differences(const ps_pair *settings, size_t count, ps_rows **out, ps_error **error);
+bool ps_is_option(ps_str name); /* whether some store looks at this option, in lower case; a map's ends with a dot */
 bool ps_flag(ps_str text, bool *out); /* a flag of the environment; false where it is none */
 /* For SET callbacks: the value to be kept, in one cell. */
 bool ps_theirs_taken(ps_str name, ps_str value, ps_rows **out, ps_error **error);

@@ -2,6 +2,7 @@
 
 use crate::abi::{PsStr, free};
 use crate::their_words::reason;
+use penstock_base::settings::moving::Difference;
 use penstock_base::settings::theirs::{
     Meaning, TheirSetting, TheirType, hides_variables, variables,
 };
@@ -98,7 +99,15 @@ fn their_row(row: &TheirSetting) -> Vec<String> {
     cells.map(str::to_string).to_vec()
 }
 
+const DIFFERENCES: &[&str] = &["area", "name", "finding", "cure"];
+
 impl PsRows {
+    /// What is told to whoever moves from httpfs, azure and aws.
+    pub(crate) fn of_differences(found: Vec<Difference>) -> Self {
+        let row = |it: Difference| vec![it.area.to_string(), it.name, it.finding, it.cure];
+        PsRows { columns: DIFFERENCES, rows: found.into_iter().map(row).collect() }
+    }
+
     /// The settings of httpfs, azure and aws.
     pub(crate) fn of_theirs(table: &[TheirSetting]) -> Self {
         PsRows { columns: THEIRS, rows: table.iter().map(their_row).collect() }

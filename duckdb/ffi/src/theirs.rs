@@ -1,16 +1,53 @@
 //! The settings of httpfs, azure and aws, which a database takes without them.
 
-use crate::abi::{PsStr, give};
+use crate::abi::{PsPair, PsStr, give, pairs};
 use crate::error::{PsError, guarded, quiet};
 use crate::rows::PsRows;
 use penstock_base::settings::flag;
+use penstock_base::settings::moving::{of_environment, of_setting};
 use penstock_base::settings::theirs::{TABLE, instead, taken};
+use penstock_engine::store_options::is_known;
 use std::ptr::null_mut;
 
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn ps_theirs() -> *mut PsRows {
     quiet(null_mut(), || PsRows::of_theirs(TABLE).give())
+}
+
+/// See the header.
+///
+/// # Safety
+/// The pairs are readable, the out-parameters are null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_differences(
+    settings: *const PsPair,
+    count: usize,
+    out: *mut *mut PsRows,
+    error: *mut *mut PsError,
+) -> bool {
+    // SAFETY: the caller vouches for the pointers.
+    unsafe {
+        guarded(error, || {
+            let set = pairs(settings, count, "the settings")?;
+            let told = set.iter().filter_map(|(name, value)| of_setting(name, value));
+            let environment = of_environment(&set, &|name| std::env::var(name).ok());
+            give(out, PsRows::of_differences(told.chain(environment).collect()))
+        })
+    }
+    .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// The text is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_is_option(name: PsStr) -> bool {
+    quiet(false, || {
+        // SAFETY: the caller vouches for the text.
+        unsafe { name.text("the option") }.is_ok_and(is_known)
+    })
 }
 
 /// See the header.

@@ -10,6 +10,10 @@ static constexpr const char *EXTRA_HEADERS = "extra_http_headers";
 
 //! True for the schemes that this file system serves.
 bool IsOurs(const string &path);
+//! Those schemes, each with its colon and slashes.
+vector<string> OurSchemes();
+//! Whether secrets of a type may be for a URL of ours.
+bool IsForType(const string &url, const string &type);
 //! True for plain http and https URLs, where `*` and `?` are part of the name.
 bool IsPlainHttp(const string &path);
 
@@ -27,6 +31,10 @@ Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const 
 //! The same for a statement that would begin now, given what a running one uses. False where no secret covers the path.
 bool CurrentOptions(Engine &engine, const string &path, const ps_pair *used, size_t count, Pairs &current);
 
+//! Whether secrets of a type may be for any URL of ours.
+bool IsSecretType(const string &type);
+//! Whether the stores know how secrets of a type and a provider are meant.
+bool IsSecretProvider(const string &type, const string &provider);
 //! Whether a secret of a type, made by PROVIDER config, has an option of this name.
 bool IsSecretOption(const string &type, const string &name);
 

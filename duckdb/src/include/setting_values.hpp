@@ -54,6 +54,8 @@ public:
 	//! Adds the store settings that somebody has set: of one family (`s3_`, `azure_`, or empty for none), and those
 	//! for every HTTP request.
 	void AddStoreSettings(Pairs &pairs, FileOpener &opener, const string &prefix) const;
+	//! Adds the settings of httpfs, azure and aws that somebody has set, whatever becomes of their values.
+	void AddTheirs(Pairs &pairs, ClientContext &client) const;
 	//! Warns, once for each setting of httpfs, azure and aws, where it has a value that is not followed.
 	void TellInstead(ClientContext &client);
 	//! The same of a value that one of them is about to have.

@@ -39,6 +39,14 @@ private:
 	vector<shared_ptr<Wrap>> wraps;
 };
 
+//! A file system that would take a path.
+struct Handler {
+	string name;
+	bool is_manually_set;
+};
+//! All that would, in the order in which they were registered; none where another extension has replaced the registry.
+vector<Handler> HandlersOf(DatabaseInstance &db, const string &path);
+
 //! penstock_wrap() and penstock_unwrap().
 void RegisterWrapFunctions(ExtensionLoader &loader, const shared_ptr<Engine> &engine);
 
