@@ -88,5 +88,7 @@ pub use penstock_device::meter as device_meter;
 pub use penstock_store::notes;
 pub use penstock_store::open::SCHEMES;
 pub use penstock_store::options as store_options;
+// How the errors of URLs begin that are none of the Hugging Face Hub's.
+pub use penstock_store::hub::{NOT_A_FILE, NOT_A_TYPE};
 // Which secret is for which URL.
 pub use penstock_store::scope::covered_bytes;

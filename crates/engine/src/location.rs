@@ -366,7 +366,8 @@ fn lacks_secret(error: &Error) -> bool {
         // look.
         (Kind::NotFound, Some(_)) => {
             let named_object = error.service_code().is_some_and(|code| {
-                matches!(code, "NoSuchKey" | "BlobNotFound") || code.starts_with("DeleteMarker")
+                let names = ["NoSuchKey", "BlobNotFound", "EntryNotFound", "RevisionNotFound"];
+                names.contains(&code) || code.starts_with("DeleteMarker")
             });
             error.was_unsigned() && !named_object
         }
@@ -431,6 +432,7 @@ mod tests {
             // A public bucket, and the credentials of the environment.
             unsigned(missing("NoSuchKey")),
             unsigned(missing("BlobNotFound")),
+            unsigned(missing("EntryNotFound")),
             missing("NoSuchKey"),
             missing("NoSuchBucket"),
             answer(Kind::NotFound, 404),

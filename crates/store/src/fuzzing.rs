@@ -73,6 +73,13 @@ pub const BODIES: &[(&str, Body, &[u8])] = &[
     ),
     ("s3_markers", crate::s3::fuzzing::markers, b"3:a/b2~mF1dTb\n1791390110617942"),
     ("azure_tokens", crate::azure::fuzzing::tokens, b"s3:a/b2!92!MDAwMDE"),
+    (
+        "hub_listing",
+        crate::hub::fuzz,
+        b"<https://h/api/datasets/me/lake/tree/main?cursor=a%3D>; rel=\"next\"\n\
+          datasets/me/lake@refs%2Fpr%2F1/a\n[{\"type\":\"file\",\"oid\":\"1\",\"size\":5,\
+          \"path\":\"a/b.csv\",\"lfs\":{\"oid\":\"2\",\"size\":9}}]",
+    ),
     ("tags", crate::tags::fuzz, b"a=b&c%20d=e%26f&g"),
     (
         "tags_xml",

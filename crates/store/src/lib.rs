@@ -1,4 +1,5 @@
-//! Named objects, one request at a time: S3 and its kin, Azure Blob, GCS, HTTP, files, memory.
+//! Named objects, one request at a time: S3 and its kin, Azure Blob, GCS, HTTP, the Hugging Face
+//! Hub, files, memory.
 //!
 //! A store fetches and places objects and says how it likes to be asked ([`Profile`]). It never
 //! retries, caches, splits or merges: that is the engine's trade. (A *device* has addresses where a
@@ -15,6 +16,7 @@ mod encoded_word;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod http;
+pub mod hub;
 mod listing;
 pub mod local;
 pub mod memory;

@@ -4,6 +4,7 @@
 //! Opening sends no request.
 
 use crate::azure::Address;
+use crate::hub::root_and_key;
 use crate::options::{Family, StoreOptions};
 use crate::{AzureStore, HttpClient, HttpStore, LocalStore, MemoryStore, S3Store, Store};
 use ::http::{HeaderName, HeaderValue};
@@ -16,8 +17,8 @@ use crate::http::{Proxy, ProxyChoice};
 
 /// Every scheme that [`open`] knows.
 pub const SCHEMES: &[&str] = &[
-    "s3", "s3a", "s3n", "r2", "gs", "gcs", "http", "https", "az", "azure", "abfss", "abfs", "file",
-    "mem",
+    "s3", "s3a", "s3n", "r2", "gs", "gcs", "http", "https", "hf", "az", "azure", "abfss", "abfs",
+    "file", "mem",
 ];
 
 /// The store that a URL lies in, and the URL's key in it.
@@ -55,6 +56,11 @@ pub fn open(
             let store = open().map_err(named)?;
             Ok((Arc::new(store), key.to_string()))
         }
+        "hf" => {
+            let http = client_for(Family::Hub, options, http).map_err(named)?;
+            let (store, key) = HttpStore::open_hub(rest, options, &http).map_err(named)?;
+            Ok((Arc::new(store), key))
+        }
         "file" => {
             let key = rest.strip_prefix('/').ok_or_else(|| {
                 named(invalid("a file URL has three slashes").with_hint("Write file:///path"))
@@ -86,6 +92,7 @@ pub fn root_of(url: &str) -> Result<(String, String)> {
             let address = Address::parse(url).map_err(named)?;
             Ok((address.root, address.key))
         }
+        "hf" => root_and_key(rest).map_err(named),
         "file" => Ok(("file:///".to_string(), rest.strip_prefix('/').unwrap_or(rest).to_string())),
         _ => {
             let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -268,6 +275,8 @@ mod tests {
             ("az://acc.blob.core.windows.net/c/a//b", "az://acc.blob.core.windows.net/c/", "a//b"),
             ("abfss://fs@acc.dfs.core.windows.net/k", "abfss://fs@acc.dfs.core.windows.net/", "k"),
             ("s3://b/k?s3_region=eu-west-1&s3_use_ssl=false", "s3://b/", "k"),
+            ("hf://datasets/me/lake@~parquet/a?b", "hf://datasets/me/lake@~parquet/", "a?b"),
+            ("hf://models/me/bert", "hf://models/me/bert/", ""),
         ] {
             let (store, found) = open_with(url, &[]).unwrap();
             assert_eq!((store.root(), found.as_str()), (root, key));
@@ -283,6 +292,7 @@ mod tests {
             ("AZ://acc.blob.core.windows.net/c/K", "az://acc.blob.core.windows.net/c/", "K"),
             ("ABFSS://c@a.dfs.core.windows.net/", "abfss://c@a.dfs.core.windows.net/", ""),
             ("HTTP://h/x", "http://h/", "x"),
+            ("HF://spaces/me/App/X", "hf://spaces/me/App/", "X"),
             ("MEM://m/x", "mem://m/", "x"),
         ] {
             let (store, found) = open_with(url, &[]).unwrap();

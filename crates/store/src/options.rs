@@ -19,6 +19,8 @@ pub enum Family {
     Azure,
     /// `http://`, `https://`.
     Http,
+    /// `hf://`.
+    Hub,
 }
 
 /// One row of the table.
@@ -39,9 +41,9 @@ impl OptionSpec {
     }
 }
 
-use Family::{Azure, Gcs, Http, S3};
+use Family::{Azure, Gcs, Http, Hub, S3};
 
-const ALL: &[Family] = &[S3, Gcs, Azure, Http];
+const ALL: &[Family] = &[S3, Gcs, Azure, Http, Hub];
 const AWS_LIKE: &[Family] = &[S3, Gcs];
 
 const HEADER_PREFIX: &str = "extra_http_headers.";
@@ -57,7 +59,7 @@ macro_rules! table {
 
 table! {
     ALL => {
-        "secret_type" "Type of the secret that the other keys come from: s3, gcs, r2, aws, azure or http.";
+        "secret_type" "Type of the secret that the other keys come from: s3, gcs, r2, aws, azure, http or huggingface.";
         "secret_name" "Name of that secret, for error texts.";
         "unmatched_secrets" "Names and scopes of secrets that do not cover the path, for error texts.";
         "provider" "How the secret was made: config, credential_chain, ...; `environment` for what the environment has, without which public data are read where it is refused.";
@@ -104,16 +106,22 @@ table! {
         "merge_http_secret_into_s3_request" "Whether headers and proxy of http secrets join; DuckDB's side decides by it.";
         "enable_global_s3_configuration" "Whether the environment may give credentials, region and endpoint; true where not given.";
     }
-    &[S3, Gcs, Azure] => {
+    &[S3, Gcs, Azure, Hub] => {
         "endpoint" "Host and port of the service, with or without http:// or https://.";
+    }
+    &[S3, Gcs, Azure] => {
         "chain" "Sources of credentials, in order: env, config, sso, sts, process, instance; of Azure env, workload_identity, managed_identity, cli, default.";
     }
     &[Gcs] => {
         "service_account_key" "JSON text of a Google service account or authorised user.";
         "service_account_path" "File with that JSON text.";
     }
-    &[Gcs, Http] => {
+    &[Gcs, Http, Hub] => {
         "bearer_token" "OAuth token sent as `Authorization: Bearer`.";
+    }
+    &[Hub] => {
+        "token" "Token of the Hugging Face Hub.";
+        "hf_max_per_page" "Most names in a page of a listing; 0 for as many as the Hub likes.";
     }
     &[Azure] => {
         "connection_string" "Azure storage connection string.";

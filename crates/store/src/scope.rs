@@ -1,8 +1,9 @@
 //! Which URLs the scope of a secret covers. Pure.
 //!
 //! A scope is the beginning of a URL. Names in it end at a boundary: scheme, host and port,
-//! account, bucket and container of a scope are those of the URL, or the scope does not cover it.
-//! After the bucket, the container or the host the scope is a prefix of text, as in DuckDB.
+//! account, bucket, container and repository of a scope are those of the URL, or the scope does not
+//! cover it. After the bucket, the container, the host or the repository the scope is a prefix of
+//! text, as in DuckDB. A repository without a revision is each of its revisions.
 //!
 //! Two texts name one host where they differ in the case of its letters, in the spelling of an IPv6
 //! address, or in a port that the scheme implies. Everything else counts as another host or bucket:
@@ -37,6 +38,9 @@ fn covers(scope: &str, url: &str) -> bool {
         return scope.authority.is_empty() || scope.is_at(&url);
     };
     let url_path = url.path.unwrap_or_default();
+    if scope.scheme.eq_ignore_ascii_case("hf") {
+        return scope.is_at(&url) && has_repository(scope_path, url_path);
+    }
     scope.is_at(&url) && has_prefix(scope_path, url_path, scope.begins_with_container())
 }
 
@@ -46,6 +50,24 @@ fn has_prefix(scope: &str, path: &str, begins_with_container: bool) -> bool {
         return path.starts_with(scope);
     }
     path.split('/').next() == Some(scope)
+}
+
+/// Whether a path begins with another, in which the names of user and repository are whole.
+fn has_repository(scope: &str, path: &str) -> bool {
+    let mut names = path.splitn(3, '/');
+    let mut wanted = scope.splitn(3, '/').peekable();
+    for is_repository in [false, true] {
+        let (Some(want), name) = (wanted.next(), names.next().unwrap_or_default()) else {
+            return true;
+        };
+        let is_last = wanted.peek().is_none();
+        let revision = name.strip_prefix(want).filter(|rest| rest.starts_with('@'));
+        let is_of_it = is_repository && is_last && revision.is_some();
+        if name != want && !is_of_it && !(want.is_empty() && is_last) {
+            return false;
+        }
+    }
+    names.next().unwrap_or_default().starts_with(wanted.next().unwrap_or_default())
 }
 
 /// A URL, divided where its store divides it.

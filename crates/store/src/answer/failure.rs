@@ -59,7 +59,10 @@ impl Failure {
     pub(crate) fn parse(status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Self {
         let mut failure = Failure {
             status,
-            code: text_header(headers, "x-ms-error-code").unwrap_or_default(),
+            code: ["x-ms-error-code", "x-error-code"]
+                .iter()
+                .find_map(|name| text_header(headers, name))
+                .unwrap_or_default(),
             region: text_header(headers, "x-amz-bucket-region"),
             etag: tag_of_condition(status, headers),
             marker: delete_marker(headers),
@@ -69,6 +72,10 @@ impl Failure {
             ..Failure::default()
         };
         failure.read_body(headers, body, now);
+        if failure.message.is_empty() {
+            let told = text_header(headers, "x-error-message").unwrap_or_default();
+            failure.message = first_line(&told);
+        }
         failure
     }
 
@@ -409,6 +416,8 @@ fn missing_thing(code: &str) -> &'static str {
         "NoSuchBucket" => "the bucket does not exist",
         "ContainerNotFound" | "FilesystemNotFound" => "the container does not exist",
         "NoSuchUpload" => "the upload does not exist (any more)",
+        "RepoNotFound" => "the repository does not exist",
+        "RevisionNotFound" => "the repository has no such revision",
         _ => OBJECT,
     }
 }
@@ -443,12 +452,24 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     {
         return Some(Duration::from_millis(wait).min(RETRY_AFTER_MAX));
     }
-    let text = text_header(headers, RETRY_AFTER.as_str())?;
+    let Some(text) = text_header(headers, RETRY_AFTER.as_str()) else {
+        return limit_ends(headers).map(|wait| wait.min(RETRY_AFTER_MAX));
+    };
     let wait = match text.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => parse_http_date(&text)?.duration_since(now).unwrap_or_default(),
     };
     Some(wait.min(RETRY_AFTER_MAX))
+}
+
+/// `"api";r=0;t=55`: nothing is left of a limit, which begins anew in so many seconds (the draft of
+/// RateLimit headers that the Hugging Face Hub follows).
+fn limit_ends(headers: &HeaderMap) -> Option<Duration> {
+    let text = text_header(headers, "ratelimit")?;
+    let mut parameters = text.split(';').map(str::trim);
+    let is_used_up = parameters.clone().any(|it| it == "r=0");
+    let seconds = parameters.find_map(|it| it.strip_prefix("t=")?.parse().ok());
+    seconds.filter(|_| is_used_up).map(Duration::from_secs)
 }
 
 fn first_line(text: &str) -> String {

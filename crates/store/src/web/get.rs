@@ -223,9 +223,12 @@ impl HttpStore {
         if let Some(range) = answer::range_header(request.range) {
             put(RANGE, &range);
         }
-        // A weak tag matches nothing by If-Match; it is compared with the answer's.
+        // A weak tag matches nothing by If-Match, and the Hub's nothing where its redirects lead:
+        // they are compared with the answer's.
         let is_weak = request.if_match.as_ref().is_some_and(|etag| !etag.is_strong());
-        if let Some((name, value)) = request.condition_header().filter(|_| !is_weak) {
+        if let Some((name, value)) =
+            request.condition_header().filter(|_| !is_weak && self.hub.is_none())
+        {
             put(HeaderName::from_static(name), &value);
         }
         match self.send((&Method::GET, Way::of(request)), "GET", key, &headers).await? {

@@ -100,9 +100,12 @@ fn relative(base: &str, location: &str) -> Option<String> {
     Some(format!("{scheme}://{authority}/{}{query}", segments.join("/")))
 }
 
-/// Where keys were found.
+/// Where a redirect leads, and the object's tag where the redirect told it.
+type Found = (String, Option<String>);
+
+/// Where objects were found, by their own URLs.
 #[derive(Default)]
-pub(crate) struct Redirects(Mutex<HashMap<String, (String, Instant)>>);
+pub(crate) struct Redirects(Mutex<HashMap<String, (Found, Instant)>>);
 
 /// By hand: what a redirect leads to may be signed.
 impl std::fmt::Debug for Redirects {
@@ -112,23 +115,23 @@ impl std::fmt::Debug for Redirects {
 }
 
 impl Redirects {
-    /// Where a key was found lately.
-    pub(crate) fn get(&self, key: &str) -> Option<String> {
+    /// Where an object was found lately.
+    pub(crate) fn get(&self, own: &str) -> Option<Found> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (url, since) = known.get(key)?;
-        (since.elapsed() < REDIRECT_LIFE).then(|| url.clone())
+        let (found, since) = known.get(own)?;
+        (since.elapsed() < REDIRECT_LIFE).then(|| found.clone())
     }
 
-    pub(crate) fn put(&self, key: &str, url: &str) {
+    pub(crate) fn put(&self, own: &str, (url, tag): (&str, Option<String>)) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REDIRECTS_KEPT_MAX {
             known.clear();
         }
-        known.insert(key.to_string(), (url.to_string(), Instant::now()));
+        known.insert(own.to_string(), ((url.to_string(), tag), Instant::now()));
     }
 
-    pub(crate) fn forget(&self, key: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    pub(crate) fn forget(&self, own: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(own);
     }
 }
 

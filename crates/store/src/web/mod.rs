@@ -2,14 +2,17 @@
 //!
 //! A root is a scheme, host and port; a key is the rest of the URL as the user wrote it, query
 //! included. Decides about redirects, about servers without HEAD or without ranges, and about
-//! which credentials go where.
+//! which credentials go where. A repository of the Hugging Face Hub is such a server, too, under
+//! the names and with the listings of [`crate::hub`].
 
 mod get;
+mod linked;
 mod location;
 mod stat;
 
 use crate::advice;
 use crate::answer::{self, Failure};
+use crate::hub::Hub;
 use crate::options::StoreOptions;
 use crate::{
     Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse, ListPage,
@@ -18,8 +21,9 @@ use crate::{
 use ::http::header::{AUTHORIZATION, HeaderName};
 use ::http::{HeaderMap, HeaderValue, Method, Request};
 use async_trait::async_trait;
-use location::{Redirects, encoded, origin_of, request_url, resolve};
-use penstock_base::{ByteRange, Error, Kind, Result};
+pub(crate) use location::encoded;
+use location::{Redirects, origin_of, request_url, resolve};
+use penstock_base::{ByteRange, Error, Kind, Result, Secret};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest chain of redirects.
@@ -35,6 +39,8 @@ pub struct HttpStore {
     /// The scope of the headers' secret, percent-encoded; `None` for the whole server.
     scope: Option<String>,
     secret_name: Option<String>,
+    /// The repository that this is, where the server is the Hugging Face Hub.
+    hub: Option<Hub>,
     redirects: Redirects,
     /// The server does not answer HEAD (or the URL is signed for GET).
     head_refused: AtomicBool,
@@ -43,14 +49,14 @@ pub struct HttpStore {
 }
 
 /// An answer, or a refusal with its headers.
-enum Outcome {
+pub(crate) enum Outcome {
     Done(HttpResponse),
     Refused { failure: Failure, headers: HeaderMap },
 }
 
 /// Where a request begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     /// Where a redirect has lately led to: for the other reads of what was opened.
     Remembered,
     /// At the object's own URL: for what asks for its present version.
@@ -95,24 +101,61 @@ impl HttpStore {
             return Err(wrong());
         }
         crate::http::explicit_port(&parsed)?;
+        let root = format!("{scheme}://{}/", authority.to_ascii_lowercase());
+        let scope = options.get("scope").map(encoded);
+        Ok(HttpStore { scope, ..HttpStore::rooted(root, None, options, http)? })
+    }
+
+    /// Opens the repository of what follows `hf://`, and gives the key in it; no request is sent.
+    ///
+    /// # Errors
+    /// `Invalid` for a URL that names no repository, or options that cannot be.
+    pub fn open_hub(
+        rest: &str,
+        options: &StoreOptions,
+        http: &HttpClient,
+    ) -> Result<(Self, String)> {
+        let (hub, key) = Hub::open(rest, options)?;
+        Ok((HttpStore::rooted(hub.root().to_string(), Some(hub), options, http)?, key))
+    }
+
+    fn rooted(
+        root: String,
+        hub: Option<Hub>,
+        options: &StoreOptions,
+        http: &HttpClient,
+    ) -> Result<Self> {
         let mut headers = crate::open::extra_headers(options)?;
-        if let Some(token) = options.get("bearer_token") {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
-                Error::new(Kind::Invalid, "the secret's BEARER_TOKEN is no header text")
+        let environment = |name: &str| std::env::var(name).ok();
+        let token = match &hub {
+            Some(_) => crate::hub::token(options, &environment),
+            None => options.get("bearer_token").map(Secret::new),
+        };
+        if let Some(token) = token {
+            let bearer = format!("Bearer {}", token.reveal());
+            let mut value = HeaderValue::from_str(&bearer).map_err(|_| {
+                Error::new(Kind::Invalid, "the secret's token is no header text")
+                    .with_hint("Check it for line ends and letters that are not of ASCII")
             })?;
             value.set_sensitive(true);
             headers.push((AUTHORIZATION, value));
         }
         Ok(HttpStore {
-            root: format!("{scheme}://{}/", authority.to_ascii_lowercase()),
+            root,
             http: http.clone(),
             headers,
-            scope: options.get("scope").map(encoded),
+            scope: None,
             secret_name: options.get("secret_name").map(str::to_string),
+            hub,
             redirects: Redirects::default(),
             head_refused: AtomicBool::new(false),
             suffix_refused: AtomicBool::new(false),
         })
+    }
+
+    /// Where its objects are asked for.
+    fn base(&self) -> &str {
+        self.hub.as_ref().map_or(&self.root, Hub::base)
     }
 
     fn object(&self, key: &str) -> String {
@@ -124,7 +167,8 @@ impl HttpStore {
     }
 
     fn unsupported(&self, operation: &'static str, key: &str) -> Error {
-        let error = Error::new(Kind::Unsupported, "plain HTTP servers are read only")
+        let what = self.hub.as_ref().map_or("plain HTTP servers", |_| "repositories of the Hub");
+        let error = Error::new(Kind::Unsupported, format!("{what} are read only"))
             .with_hint("Write to S3, Azure or a local file");
         self.named(operation, key, error)
     }
@@ -132,28 +176,53 @@ impl HttpStore {
     /// Sends a request where the object is, by way of redirects: `Way::Anew` begins at its own URL.
     async fn send(
         &self,
-        (method, way): (&Method, Way),
+        asked: (&Method, Way),
         operation: &'static str,
         key: &str,
         headers: &HeaderMap,
     ) -> Result<Outcome> {
+        let own = match &self.hub {
+            Some(hub) => hub.url_of(key).map_err(|error| error.with_operation(operation))?,
+            None => request_url(&self.root, key),
+        };
+        self.send_to(own, asked, (operation, key), headers).await
+    }
+
+    /// Sends a request to a URL of this server.
+    ///
+    /// # Errors
+    /// What befell the connection, and redirects that lead nowhere.
+    pub(crate) async fn send_to(
+        &self,
+        own: String,
+        (method, way): (&Method, Way),
+        (operation, key): (&'static str, &str),
+        headers: &HeaderMap,
+    ) -> Result<Outcome> {
         let named = |error: Error| self.named(operation, key, error);
-        let own = request_url(&self.root, key);
-        let mut remembered = self.redirects.get(key).filter(|_| way == Way::Remembered);
-        let mut url = remembered.clone().unwrap_or_else(|| own.clone());
+        let mut remembered = self.redirects.get(&own).filter(|_| way == Way::Remembered);
+        let (mut url, mut tag) = remembered.clone().unwrap_or_else(|| (own.clone(), None));
         for _ in 0..=REDIRECTS_MAX {
             let has_secret = url == own || self.is_within_scope(&url);
             let response = self.send_one(method, &url, headers, has_secret).await.map_err(named)?;
             match response.status {
                 status if answer::is_object(status) => {
                     if url == own {
-                        self.redirects.forget(key);
+                        self.redirects.forget(&own);
                     } else if remembered.is_none() {
-                        self.redirects.put(key, &url);
+                        self.redirects.put(&own, (&url, tag.clone()));
                     }
-                    return Ok(Outcome::Done(response));
+                    let is_hub = self.hub.is_some();
+                    let answer = if is_hub { linked::tagged(response, tag) } else { response };
+                    return Ok(Outcome::Done(answer));
                 }
                 301 | 302 | 303 | 307 | 308 => {
+                    if self.hub.is_some() {
+                        tag = linked::tag(&response.headers).or(tag);
+                        if let Some(told) = linked::head(method, &response.headers) {
+                            return Ok(Outcome::Done(told));
+                        }
+                    }
                     let target = answer::text_header(&response.headers, "location");
                     drop(response);
                     let target = target.and_then(|target| resolve(&url, &target));
@@ -164,18 +233,11 @@ impl HttpStore {
                 // What a redirect led to may expire (signed URLs): ask the way again.
                 401 | 403 | 404 | 410 if remembered.is_some() => {
                     drop(response);
-                    self.redirects.forget(key);
-                    remembered = None;
+                    self.redirects.forget(&own);
+                    (remembered, tag) = (None, None);
                     url.clone_from(&own);
                 }
-                _ => {
-                    let headers = response.headers.clone();
-                    let mut failure = Failure::read(response).await;
-                    if !has_secret {
-                        failure.location = Some(penstock_base::redact::url(&url).into_owned());
-                    }
-                    return Ok(Outcome::Refused { failure, headers });
-                }
+                _ => return Ok(refused(response, (&url, has_secret)).await),
             }
         }
         Err(named(
@@ -207,17 +269,25 @@ impl HttpStore {
     /// Whether the headers may go where a redirect leads: to this server, within the scope.
     fn is_within_scope(&self, url: &str) -> bool {
         let covers = |scope: &String| crate::scope::covered_bytes(scope, url).is_some();
-        origin_of(url) == origin_of(&self.root) && self.scope.as_ref().is_none_or(covers)
+        origin_of(url) == origin_of(self.base()) && self.scope.as_ref().is_none_or(covers)
     }
 
-    fn refusal(&self, operation: &'static str, key: &str, failure: Failure) -> Error {
+    pub(crate) fn refusal(&self, operation: &'static str, key: &str, failure: Failure) -> Error {
         // Web pages are what web servers answer with; only an object store's are odd.
         let secret_name = self.secret_name.clone();
         let was_unsigned = self.headers.is_empty();
         let failure = Failure { is_html: false, secret_name, was_unsigned, ..failure };
+        let hint = match &self.hub {
+            Some(hub) => hub.advice(&failure),
+            None => self.advice(&failure),
+        };
+        self.named(operation, key, failure.into_error(hint))
+    }
+
+    fn advice(&self, failure: &Failure) -> Option<String> {
         let (kind, _) = failure.verdict();
-        let hint = (kind == Kind::Denied).then(|| match (&self.secret_name, &failure.location) {
-            (_, Some(url)) if !was_unsigned => format!(
+        (kind == Kind::Denied).then(|| match (&self.secret_name, &failure.location) {
+            (_, Some(url)) if !failure.was_unsigned => format!(
                 "The server redirects to {url}, to which its credentials do not go: read that URL \
                  itself, with credentials of its own"
             ),
@@ -227,9 +297,17 @@ impl HttpStore {
                 let token = [("bearer_token", "..."), ("scope", scope)];
                 format!("No credentials were given. {}", advice::give("http", &token))
             }
-        });
-        self.named(operation, key, failure.into_error(hint))
+        })
     }
+}
+
+async fn refused(response: HttpResponse, (url, has_secret): (&str, bool)) -> Outcome {
+    let headers = response.headers.clone();
+    let mut failure = Failure::read(response).await;
+    if !has_secret {
+        failure.location = Some(penstock_base::redact::url(url).into_owned());
+    }
+    Outcome::Refused { failure, headers }
 }
 
 #[async_trait]
@@ -239,7 +317,7 @@ impl Store for HttpStore {
     }
 
     fn origin(&self) -> Option<String> {
-        Some(self.root.clone())
+        Some(self.base().to_string())
     }
 
     fn profile(&self) -> Profile {
@@ -258,11 +336,11 @@ impl Store for HttpStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             write: false,
-            list: false,
+            list: self.hub.is_some(),
             suffix_range: !self.suffix_refused.load(Ordering::Relaxed),
             conditional_put: false,
             conditional_delete: false,
-            list_etag: false,
+            list_etag: self.hub.is_some(),
             copy: false,
         }
     }
@@ -276,6 +354,9 @@ impl Store for HttpStore {
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage> {
+        if let Some(hub) = &self.hub {
+            return hub.list(self, &request).await;
+        }
         let error = Error::new(Kind::Unsupported, "plain HTTP servers cannot list")
             .with_hint("Name the files one by one, as in read_parquet([...])");
         Err(self.named("list", &request.prefix, error))

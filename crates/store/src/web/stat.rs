@@ -81,9 +81,9 @@ impl HttpStore {
         let sent = self.send((&Method::HEAD, Way::Anew), "HEAD", key, &HeaderMap::new()).await;
         let response = match sent {
             Ok(Outcome::Done(response)) => response,
-            // It says when to come again, for whatever request.
+            // It says when to come again, for whatever request. The Hub refuses both alike.
             Ok(Outcome::Refused { failure, .. })
-                if failure.status == 429 || failure.retry_after.is_some() =>
+                if failure.status == 429 || failure.retry_after.is_some() || self.hub.is_some() =>
             {
                 return Err(self.refusal("HEAD", key, failure));
             }
