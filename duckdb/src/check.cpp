@@ -101,8 +101,7 @@ void CheckExtensions(Findings &findings, DatabaseInstance &db) {
 		auto finding = "Penstock serves " + Listed(other.second) + " in its place";
 		auto load = "Leave LOAD " + other.first + " out";
 		if (other.first == "azure" || other.first == "httpfs" || other.first == "cache_httpfs") {
-			findings.Add("extension", other.first, finding,
-			             other.first == "azure" ? load : load + ", unless hf:// is read");
+			findings.Add("extension", other.first, finding, load);
 		} else {
 			findings.Add("file system", other.first, finding, "Nothing, or leave it unregistered");
 		}
@@ -166,14 +165,10 @@ void CheckOptions(Findings &findings, const KeyValueSecret &secret) {
 	}
 }
 
-void CheckSecret(Findings &findings, const BaseSecret &secret, const std::set<string> &asked, bool serves_hf) {
+void CheckSecret(Findings &findings, const BaseSecret &secret, const std::set<string> &asked) {
 	auto name = NameText(secret.GetName());
 	auto type = StringUtil::Lower(NameText(secret.GetType()));
 	auto provider = StringUtil::Lower(NameText(secret.GetProvider()));
-	if (type == "huggingface" && !serves_hf) {
-		findings.Add("secret", name, "Penstock does not serve hf://, so nothing uses it",
-		             "LOAD httpfs, too, which serves hf://");
-	}
 	if (!IsSecretType(type)) {
 		return;
 	}
@@ -211,13 +206,12 @@ void CheckSecrets(Findings &findings, ClientContext &context, const Engine &engi
 		return;
 	}
 	auto asked = AskedLately(engine);
-	auto serves_hf = !HandlersOf(engine.db, "hf://datasets/name/key").empty();
 	std::multimap<string, reference<const BaseSecret>> by_name;
 	for (auto &entry : secrets) {
 		by_name.emplace(NameText(entry.secret->GetName()), *entry.secret);
 	}
 	for (auto &entry : by_name) {
-		CheckSecret(findings, entry.second, asked, serves_hf);
+		CheckSecret(findings, entry.second, asked);
 	}
 }
 

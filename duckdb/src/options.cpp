@@ -26,6 +26,7 @@ const vector<Family> &Families() {
 	    {{"r2://"}, {"r2", "s3", "gcs", "aws"}, "s3_", "S3FileSystem"},
 	    {{"az://", "azure://"}, {"azure"}, "azure_", "AzureBlobStorageFileSystem"},
 	    {{"abfss://", "abfs://"}, {"azure"}, "azure_", "AzureDfsStorageFileSystem"},
+	    {{"hf://"}, {"huggingface"}, "hf_", "HuggingFaceFileSystem"},
 	    {{"http://", "https://"}, {"http"}, "", "HTTPFileSystem"},
 	};
 	return families;
@@ -59,6 +60,10 @@ optional_ptr<const Family> FindFamily(const string &path) {
 		}
 	}
 	return nullptr;
+}
+
+bool IsOfHub(const Family &family) {
+	return string(family.settings_prefix) == "hf_";
 }
 
 const Family &FamilyOf(const string &path) {
@@ -130,8 +135,8 @@ void AddUnmatchedSecrets(Pairs &pairs, const vector<SecretEntry> &secrets, const
 		text += " and " + to_string(count - LISTED_SECRETS_MAX) + " more";
 	}
 	if (count == 0) {
-		if (string(family.secret_types[0]) == "http") {
-			return; // most web servers ask for none
+		if (string(family.secret_types[0]) == "http" || IsOfHub(family)) {
+			return; // most web servers and repositories ask for none
 		}
 		text = "none of TYPE " + string(family.secret_types[0]);
 	}
@@ -179,6 +184,12 @@ Choice ChooseSecret(const vector<SecretEntry> &secrets, const string &path, cons
 		}
 	}
 	return best;
+}
+
+//! The secret for a path. The Hub takes the token of a secret of TYPE http where it has none of its own, as in httpfs.
+Choice ChooseFor(const vector<SecretEntry> &secrets, const string &path, const Family &family) {
+	auto choice = ChooseSecret(secrets, path, family);
+	return choice.secret || !IsOfHub(family) ? choice : ChooseSecret(secrets, path, Families().back());
 }
 
 //! Headers as the text of a map; as they are where they are none.
@@ -271,8 +282,8 @@ void LogRefresh(DatabaseInstance &db, const KeyValueSecret &secret, const Pairs 
 	                "Successfully refreshed secret: " + NameText(secret.GetName()) + ", new key_id: " + key_id);
 }
 
-//! Headers and proxy of the http secret that covers a path of S3, behind those of its own secret. S3 signs requests
-//! itself, so a header of that kind is left out. An endpoint that only the URL names gets none of them.
+//! Headers and proxy of the http secret that covers a path of S3 or the Hub, behind those of its own secret. That one
+//! authorizes requests, so a header of that kind is left out. An endpoint that only the URL names gets none of them.
 void AddHttpSecret(Pairs &pairs, const vector<SecretEntry> &secrets, const string &path) {
 	if (StringUtil::Contains(StringUtil::Lower(path), "s3_endpoint=")) {
 		return;
@@ -363,7 +374,15 @@ bool IsPlainHttp(const string &path) {
 string RootOf(const string &path) {
 	auto authority = path.find("://") + 3;
 	auto end = path.find('/', authority);
-	bool azure = string(FamilyOf(path).secret_types[0]) == "azure";
+	auto &family = FamilyOf(path);
+	if (IsOfHub(family)) {
+		// hf://datasets/user/name@revision
+		for (idx_t names = 0; names < 2 && end != string::npos; names++) {
+			end = path.find('/', end + 1);
+		}
+		return path.substr(0, end);
+	}
+	bool azure = string(family.secret_types[0]) == "azure";
 	bool qualified = azure && path.substr(authority, end - authority).find('.') != string::npos;
 	if (qualified && end != string::npos) {
 		end = path.find('/', end + 1);
@@ -379,12 +398,13 @@ Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const 
 	auto transaction = FileOpener::TryGetCatalogTransaction(opener);
 	if (manager && transaction) {
 		auto secrets = manager->AllSecrets(*transaction);
-		if (!AddSecret(pairs, engine, ChooseSecret(secrets, path, family), path)) {
+		if (!AddSecret(pairs, engine, ChooseFor(secrets, path, family), path)) {
 			AddUnmatchedSecrets(pairs, secrets, family);
 		}
 		Value merges;
-		if (string(family.settings_prefix) == "s3_" &&
-		    (!LookupSetting(*opener, MERGE_SETTING, merges) || merges.IsNull() || TextOf(merges) != "false")) {
+		if (IsOfHub(family) ||
+		    (string(family.settings_prefix) == "s3_" &&
+		     (!LookupSetting(*opener, MERGE_SETTING, merges) || merges.IsNull() || TextOf(merges) != "false"))) {
 			AddHttpSecret(pairs, secrets, path);
 		}
 	}
@@ -397,7 +417,7 @@ Pairs StoreOptions(const Engine &engine, optional_ptr<FileOpener> opener, const 
 bool CurrentOptions(Engine &engine, const string &path, const ps_pair *used, size_t count, Pairs &current) {
 	auto secrets = SecretManager::Get(engine.db).AllSecrets(CommittedByNow(engine.db));
 	auto &family = FamilyOf(path);
-	auto choice = ChooseSecret(secrets, path, family);
+	auto choice = ChooseFor(secrets, path, family);
 	auto key_values = dynamic_cast<const KeyValueSecret *>(choice.secret.get());
 	bool is_new = key_values && Uses(used, count, *key_values) && !RefreshInfoOf(*key_values).empty() &&
 	              engine.refreshed.Add(*key_values);
@@ -410,7 +430,7 @@ bool CurrentOptions(Engine &engine, const string &path, const ps_pair *used, siz
 	// The settings are those of the statement.
 	Pairs set;
 	auto settings = StoreSettingNames();
-	bool merges = string(family.settings_prefix) == "s3_";
+	bool merges = string(family.settings_prefix) == "s3_" || IsOfHub(family);
 	for (size_t index = 0; index < count; index++) {
 		auto name = Text(used[index].key);
 		if (StringUtil::StartsWith(name, EMPTIED_OPTION) ||

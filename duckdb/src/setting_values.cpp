@@ -43,7 +43,7 @@ string TextOf(const Value &value) {
 
 SettingSlot::SettingSlot(string name_p, vector<string> variables_p)
     : name(std::move(name_p)), variables(std::move(variables_p)) {
-	for (auto prefix : {"s3_", "azure_"}) {
+	for (auto prefix : {"s3_", "azure_", "hf_"}) {
 		if (StringUtil::StartsWith(name, prefix)) {
 			family = prefix;
 		}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import re
+import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ class Ask:
     path: str
     range: str | None
     """Of the header, as it was sent."""
+    authorization: str | None = None
+    """The same."""
 
     def span(self, size: int) -> tuple[int, int] | None:
         """Where the range lies in a file of this size."""
@@ -90,6 +93,17 @@ class Server:
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_of_test: Server
+    tls: ssl.SSLContext | None = None
+
+    def do_CONNECT(self) -> None:
+        """A proxy with whatever host was asked for behind it, under this certificate."""
+        assert self.tls
+        self.send_response(200)
+        self.end_headers()
+        self.connection = self.tls.wrap_socket(self.connection, server_side=True)
+        self.rfile = self.connection.makefile("rb", -1)
+        self.wfile = self.connection.makefile("wb", 0)
+        self.close_connection = False
 
     def do_HEAD(self) -> None:
         self.reply()
@@ -99,7 +113,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def reply(self) -> None:
         server = self.server_of_test
-        ask = Ask(self.command, self.path, self.headers.get("Range"))
+        said = (self.headers.get("Range"), self.headers.get("Authorization"))
+        ask = Ask(self.command, self.path, *said)
         answer = server.respond(ask)
         server.seen.append((ask, answer.status))
         if answer.hangs_up:
@@ -124,10 +139,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(respond: Callable[[Ask], Answer]) -> Iterator[Server]:
-    """A server while a test runs."""
+def serving(
+    respond: Callable[[Ask], Answer], tls: ssl.SSLContext | None = None
+) -> Iterator[Server]:
+    """A server while a test runs; with a certificate also a proxy in front of others."""
     server = Server(respond)
-    handler = type("OneHandler", (_Handler,), {"server_of_test": server})
+    handler = type("OneHandler", (_Handler,), {"server_of_test": server, "tls": tls})
     listener = HttpServer(("127.0.0.1", 0), handler)
     server.url = f"http://127.0.0.1:{listener.server_port}"
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.05})

@@ -96,23 +96,15 @@ def test_secrets_that_are_read_otherwise_are_told() -> None:
     con.execute("CREATE SECRET good (TYPE s3, KEY_ID 'k', SECRET 's', SCOPE 's3://lake/part-')")
     con.execute("CREATE SECRET web (TYPE http, BEARER_TOKEN 't', SCOPE 'https://h.example')")
     con.execute("CREATE SECRET blob (TYPE azure, PROVIDER managed_identity, ACCOUNT_NAME 'a')")
-    assert checked(con) == []
     con.execute("CREATE SECRET faces (TYPE huggingface, TOKEN 'hunter2')")
+    assert checked(con) == []
     con.execute("CREATE SECRET cut (TYPE s3, KEY_ID 'k', SECRET 's', SCOPE 's3://lake-')")
     con.execute("CREATE SECRET halves (TYPE http, BEARER_TOKEN 'hunter2', SCOPE 'http')")
     told = {name: finding for area, name, finding, _ in checked(con) if area == "secret"}
-    assert set(told) == {"faces", "cut", "halves"}
-    assert "hf://" in told["faces"]
+    assert set(told) == {"cut", "halves"}
     assert "'s3://lake-' ends in the middle of a name" in told["cut"]
     assert "does not cover https://" in told["halves"]
     assert "hunter2" not in str(told)
-
-
-def test_a_secret_for_what_httpfs_serves_is_no_row() -> None:
-    con = connect()
-    con.execute("CREATE SECRET faces (TYPE huggingface, TOKEN 'hunter2')")
-    load_pypi(con, "httpfs")
-    assert names(con) == [("extension", "httpfs")]
 
 
 def test_a_scope_is_compared_with_what_was_asked_for(fakes: dict[str, Fake]) -> None:
@@ -170,7 +162,8 @@ def test_extensions_that_hold_the_same_schemes_are_told(first: str) -> None:
     assert "LOAD azure" in told["azure"][1]
     con.execute("CALL penstock_wrap('httpfs')")
     wrapped = {name: (area, finding, cure) for area, name, finding, cure in checked(con)}
-    assert set(wrapped) == {"azure", "S3FileSystem", "HTTPFileSystem"}
+    systems = {"S3FileSystem", "HTTPFileSystem", "HuggingFaceFileSystem"}
+    assert set(wrapped) == {"azure", *systems}
     assert wrapped["HTTPFileSystem"] == (
         "file system",
         "it serves http://, https://, and Penstock does not",

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.server
-import json
-import ssl
-import subprocess
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 import pytest
 from harness import AZURE_ACCOUNT, Fake, connect, load_penstock, load_pypi, stats
+from hub import Repository, hub_behind_a_proxy
 
 FOUR_PARTS = (
     "SET threads = 1; SET enable_external_file_cache = false;"
@@ -53,91 +46,6 @@ def wrapped(extension: str) -> duckdb.DuckDBPyConnection:
     return con
 
 
-@dataclass
-class Hub:
-    """Hugging Face behind a proxy: httpfs knows no other address of it than huggingface.co."""
-
-    port: int
-    files: dict[str, bytes]
-    seen: list[tuple[str, str, str]] = field(default_factory=list)
-
-
-class HubHandler(http.server.BaseHTTPRequestHandler):
-    """Takes CONNECT for huggingface.co, and answers as the hub does inside of it."""
-
-    protocol_version = "HTTP/1.1"
-    hub: Hub
-    tls: ssl.SSLContext
-
-    def do_CONNECT(self) -> None:
-        assert self.path == "huggingface.co:443", self.path
-        self.send_response(200)
-        self.end_headers()
-        self.connection = self.tls.wrap_socket(self.connection, server_side=True)
-        self.rfile = self.connection.makefile("rb", -1)
-        self.wfile = self.connection.makefile("wb", 0)
-        self.close_connection = False
-
-    def do_HEAD(self) -> None:
-        self.answer(with_body=False)
-
-    def do_GET(self) -> None:
-        self.answer(with_body=True)
-
-    def answer(self, *, with_body: bool) -> None:
-        asked = self.headers.get("Range", "")
-        self.hub.seen.append((self.command, self.path, asked))
-        path = self.path.split("?")[0]
-        if path.startswith("/api/datasets/me/lake/tree/main"):
-            rows = [{"type": "file", "path": name.lstrip("/")} for name in self.hub.files]
-            return self.send(200, json.dumps(rows, separators=(",", ":")).encode(), {})
-        body = self.hub.files.get(path.removeprefix("/datasets/me/lake/resolve/main"))
-        if body is None:
-            return self.send(404, b"", {})
-        told = {"ETag": f'"{hashlib.md5(body).hexdigest()}"', "Accept-Ranges": "bytes"}
-        if not asked:
-            return self.send(200, body if with_body else b"", told, len(body))
-        first, last = (int(part) for part in asked.removeprefix("bytes=").split("-"))
-        told["Content-Range"] = f"bytes {first}-{last}/{len(body)}"
-        return self.send(206, body[first : last + 1], told)
-
-    def send(
-        self, status: int, body: bytes, told: dict[str, str], length: int | None = None
-    ) -> None:
-        self.send_response(status)
-        for name, value in told.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
-@pytest.fixture
-def hub(tmp_path: Path, table: tuple[Path, tuple[int, ...]]) -> Iterator[Hub]:
-    """The hub with one file, and a certificate of its own making."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "2"]
-    command += ["-subj", "/CN=huggingface.co", "-addext", "subjectAltName=DNS:huggingface.co"]
-    subprocess.run(command, check=True, capture_output=True)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
-    hub = Hub(0, {"/data/t.parquet": table[0].read_bytes()})
-    handler = type("OneHub", (HubHandler,), {"hub": hub, "tls": tls})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    hub.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield hub
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 def split(con: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
     """Reads that were split, their parts, and requests of Penstock's own."""
     found = stats(con)
@@ -145,31 +53,41 @@ def split(con: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("client", ["curl", "httplib"])
-def test_hugging_face(hub: Hub, table: tuple[Path, tuple[int, ...]], client: str) -> None:
-    con = wrapped("httpfs")
-    con.execute(f"SET httpfs_client_implementation = '{client}'")
-    con.execute(f"SET http_proxy = 'http://127.0.0.1:{hub.port}'")
-    # It has a certificate that nobody knows.
-    con.execute("SET enable_server_cert_verification = false")
-    con.execute("SET enable_curl_server_cert_verification = false")
-    assert con.execute(SUM.format("hf://datasets/me/lake/data/t.parquet")).fetchone() == table[1]
-    # Of each file the first read is alone.
-    reads, parts, own = split(con)
-    assert reads >= 3
-    assert parts == 4 * reads
-    assert own == 0
-    ranges = [asked for method, _, asked in hub.seen if method == "GET"]
-    assert len(ranges) == len(set(ranges)) >= parts, "each part once"
-    hub.seen.clear()
-    con.execute("CALL penstock_unwrap('httpfs')")
-    assert con.execute(SUM.format("hf://datasets/me/lake/*/t.parquet")).fetchone() == table[1]
-    assert any(path.startswith("/api/datasets/me/lake/tree/main") for _, path, _ in hub.seen)
-    con.execute("CALL penstock_wrap('HuggingFaceFileSystem')")
-    assert con.execute(SUM.format("hf://datasets/me/lake/*/t.parquet")).fetchone() == table[1]
-    assert split(con)[0] > reads
-    with pytest.raises(duckdb.Error, match=r"404|missing"):
-        con.execute("FROM 'hf://datasets/me/lake/data/missing.parquet'")
-    con.close()
+def test_hugging_face(tmp_path: Path, table: tuple[Path, tuple[int, ...]], client: str) -> None:
+    """Behind a proxy: httpfs knows no other address of it than huggingface.co."""
+    lake = Repository({"data/t.parquet": table[0].read_bytes()})
+    with hub_behind_a_proxy(tmp_path, lake=lake) as hub:
+        con = wrapped("httpfs")
+        con.execute(f"SET httpfs_client_implementation = '{client}'")
+        con.execute(f"SET http_proxy = '{hub.front.url}'")
+        # It has a certificate that nobody knows.
+        con.execute("SET enable_server_cert_verification = false")
+        con.execute("SET enable_curl_server_cert_verification = false")
+        con.execute(f"SET ca_cert_file = '{tmp_path}/ca.pem'")
+        url = "hf://datasets/me/lake/data/t.parquet"
+        assert con.execute(SUM.format(url)).fetchone() == table[1]
+        # Of each file the first read is alone.
+        reads, parts, own = split(con)
+        assert reads >= 3
+        assert parts == 4 * reads
+        assert own == 0
+        ranges = [ask.range for ask, _ in hub.front.seen if ask.method == "GET"]
+        assert len(ranges) == len(set(ranges)) >= parts, "each part once"
+        hub.front.seen.clear()
+        # Then it is read by Penstock itself.
+        con.execute("CALL penstock_unwrap('httpfs')")
+        pattern = "hf://datasets/me/lake/*/t.parquet"
+        assert con.execute(SUM.format(pattern)).fetchone() == table[1]
+        assert hub.asked()[0].startswith("GET /api/datasets/me/lake/tree/main?recursive=true")
+        own = split(con)[2]
+        assert own > 0
+        con.execute("CALL penstock_wrap('HuggingFaceFileSystem')")
+        assert con.execute(SUM.format(pattern)).fetchone() == table[1]
+        assert split(con)[0] > reads
+        assert split(con)[2] == own
+        with pytest.raises(duckdb.Error, match=r"404|missing"):
+            con.execute("FROM 'hf://datasets/me/lake/data/missing.parquet'")
+        con.close()
 
 
 def test_the_data_lake(

@@ -26,6 +26,7 @@ const STORES: &[(&str, &str, Pairs)] = &[
     ),
     ("Azure Blob", "az://container/", &[("account_name", "account")]),
     ("HTTP(S)", "https://host/", &[]),
+    ("Hugging Face Hub", "hf://datasets/user/name/", &[("endpoint", "https://huggingface.co")]),
     ("local files", "file:///", &[]),
     ("memory", "mem://name/", &[]),
 ];
@@ -77,6 +78,7 @@ fn family_name(family: Family) -> &'static str {
         Family::Gcs => "GCS",
         Family::Azure => "Azure",
         Family::Http => "HTTP",
+        Family::Hub => "Hugging Face",
     }
 }
 

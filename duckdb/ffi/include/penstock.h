@@ -29,7 +29,7 @@ typedef struct ps_error ps_error;
 typedef struct { const char *data; size_t len; } ps_str; /* UTF-8, not terminated */
 typedef struct { ps_str key; ps_str value; } ps_pair;
 
-/* ---- errors: kind numbers are those of penstock_base::Kind ---- */
+/* ---- errors: kind numbers are those of penstock_base::Kind, or 0 for what is DuckDB's IO Error ---- */
 int32_t ps_error_kind(const ps_error *error);
 ps_str ps_error_message(const ps_error *error);
 int32_t ps_error_http_status(const ps_error *error); /* 0 when no answer came */
@@ -79,7 +79,7 @@ void ps_process_ends(void);
 
 /* ---- secrets ---- */
 /* Length of the scope of a secret where it covers the URL, else -1. Names in a scope end at a boundary: scheme, host and
- * port, account, bucket, container. */
+ * port, account, bucket, container, repository. */
 int64_t ps_scope_covers(ps_str scope, ps_str url);
 
 /* ---- query: `interrupted` is polled while a call blocks (at most every 20 ms), from the blocked thread ---- */

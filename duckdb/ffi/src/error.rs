@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A failure, given to the caller.
 #[derive(Debug)]
 pub struct PsError {
-    kind: Kind,
+    /// None where DuckDB is to raise its IO Error, whatever the kind.
+    kind: Option<Kind>,
     message: String,
     http_status: Option<u16>,
     is_http: bool,
@@ -56,7 +57,10 @@ pub fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ps_error_kind(error: *const PsError) -> i32 {
     // SAFETY: the caller vouches for it.
-    unsafe { error.as_ref() }.map_or(Kind::Internal as i32, |error| error.kind as i32)
+    match unsafe { error.as_ref() } {
+        Some(error) => error.kind.map_or(0, |kind| kind as i32),
+        None => Kind::Internal as i32,
+    }
 }
 
 /// See the header.

@@ -2,6 +2,7 @@
 //! before our own, which say why and what to do.
 
 use penstock_base::{Error, Kind};
+use penstock_engine::{NOT_A_FILE, NOT_A_TYPE};
 
 /// Status and reason, as HTTP spells it.
 const REASONS: &[(u16, &str)] = &[
@@ -43,6 +44,28 @@ const WRONG_CA_FILE: &str = "ca_cert_file ";
 const NOT_IN_URL: &str = "Cannot identify the storage account by this URL: it was looked for in \
                           that of the secret or the settings";
 
+/// What httpfs says of a URL that names no file of the Hub.
+fn not_parsed(error: &Error, url: &str) -> Option<String> {
+    // Of a repository as a whole the URL has a slash at its end, whoever wrote it without.
+    let url = url.strip_suffix('/').filter(|it| !it.ends_with('/')).unwrap_or(url);
+    match error.message() {
+        message if message.starts_with(NOT_A_FILE) => Some(format!(
+            "Failed to parse '{url}'. Please format url like: \
+             'hf://datasets/my-username/my-dataset/path/to/file.parquet'"
+        )),
+        message if message.starts_with(NOT_A_TYPE) => Some(format!(
+            "Failed to parse: '{url}'. Currently DuckDB only supports querying datasets or spaces, \
+             so the url should start with 'hf://datasets' or 'hf://spaces'"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether DuckDB's IO Error is what httpfs raises, where ours is of another class.
+fn is_io(error: &Error) -> bool {
+    not_parsed(error, "").is_some()
+}
+
 /// Whether this is a URL of a Data Lake, as Hadoop writes it, but without its account.
 fn names_no_account(url: &str) -> bool {
     let rest = url.strip_prefix("abfss://").or_else(|| url.strip_prefix("abfs://"));
@@ -68,8 +91,12 @@ fn is_of_ca_file(error: &Error) -> bool {
 }
 
 /// The kind of an error by which DuckDB's class is chosen.
-pub(crate) fn kind(error: &Error) -> Kind {
-    if is_of_ca_file(error) { Kind::Unavailable } else { error.kind() }
+pub(crate) fn kind(error: &Error) -> Option<Kind> {
+    match () {
+        () if is_io(error) => None,
+        () if is_of_ca_file(error) => Some(Kind::Unavailable),
+        () => Some(error.kind()),
+    }
 }
 
 /// The method that httpfs would have sent: it opens a file with HEAD.
@@ -90,6 +117,9 @@ pub(crate) fn told(error: &Error) -> String {
     let is_of_store = |url: &&str| url.contains("://") && !url.starts_with("nvme://");
     let Some(url) = error.object().filter(is_of_store) else { return ours };
     let method = method(error.operation().unwrap_or("GET"));
+    if let Some(theirs) = not_parsed(error, url) {
+        return format!("{theirs}. {ours}");
+    }
     let ours = match error.kind() {
         Kind::NotFound if names_no_account(url) => format!("{ours} ({NOT_IN_URL})"),
         _ => ours,
@@ -157,14 +187,36 @@ mod tests {
     }
 
     #[test]
+    fn what_names_no_file_of_the_hub_is_told_as_httpfs_does() {
+        for (message, url, theirs) in [
+            (NOT_A_FILE, "hf://", "Failed to parse 'hf://'. Please"),
+            (NOT_A_FILE, "hf://datasets/x/y/", "Failed to parse 'hf://datasets/x/y'. Please"),
+            (
+                NOT_A_FILE,
+                "hf://x",
+                "Failed to parse 'hf://x'. Please format url like: 'hf://datasets",
+            ),
+            (NOT_A_TYPE, "hf://x/y", "Failed to parse: 'hf://x/y'. Currently DuckDB only supports"),
+        ] {
+            let error = Error::new(Kind::Invalid, message).with_object(url).with_hint("Write so");
+            let text = told(&error);
+            assert!(text.starts_with(theirs), "{text}");
+            assert!(text.ends_with("Write so"), "{text}");
+            assert_eq!(kind(&error), None);
+        }
+        let other = Error::new(Kind::Invalid, "x").with_object("hf://x");
+        assert_eq!(kind(&other), Some(Kind::Invalid));
+    }
+
+    #[test]
     fn a_file_without_certificates_is_a_failure_of_the_connection() {
         let error = Error::new(Kind::Invalid, "ca_cert_file /x.pem: it holds no certificate");
         let error = error.with_operation("GET").with_object("https://h/k");
-        assert_eq!(kind(&error), Kind::Unavailable);
+        assert_eq!(kind(&error), Some(Kind::Unavailable));
         let told = told(&error);
         assert!(told.starts_with("Problem with the SSL CA cert"), "{told}");
         assert!(told.ends_with("/x.pem: it holds no certificate"), "{told}");
-        assert_eq!(kind(&Error::new(Kind::Invalid, "other")), Kind::Invalid);
+        assert_eq!(kind(&Error::new(Kind::Invalid, "other")), Some(Kind::Invalid));
     }
 
     #[test]

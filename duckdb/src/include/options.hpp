@@ -21,7 +21,8 @@ bool IsPlainHttp(const string &path);
 //! refuses the log, whether or not there is one.
 bool IsBesidePresigned(const string &path);
 
-//! Scheme and authority, and for fully qualified Azure URLs the container: what one batch may share.
+//! Scheme and authority, for fully qualified Azure URLs with the container, for the Hub with the repository: what one
+//! batch may share.
 string RootOf(const string &path);
 
 //! All pairs of the secret with the longest matching scope, and of the settings of the path's family. Whatever sends a

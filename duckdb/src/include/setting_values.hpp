@@ -28,7 +28,7 @@ public:
 	bool Given(DatabaseInstance &db, optional_ptr<ClientContext> client, Value &out) const;
 
 	const string name;
-	//! How the names of its family begin (`s3_`, `azure_`); empty for those of every store.
+	//! How the names of its family begin (`s3_`, `azure_`, `hf_`); empty for those of every store.
 	string family;
 
 private:

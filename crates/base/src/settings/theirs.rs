@@ -169,8 +169,7 @@ theirs! {
         "each read of an open file names the ETag it was opened with; an object that was replaced \
          is an error"),
         "Reads on where a file was replaced.";
-    "hf_max_per_page" Unsigned Some("0"), Fixed(NEVER, "Penstock does not serve hf://"),
-        "Most entries in a page of a listing of hf://.";
+    "hf_max_per_page" Unsigned Some("0"), READ, "Most entries in a page of a listing of hf://.";
     "httpfs_client_implementation" Text Some("default"), Fixed(&["default"],
         "Penstock sends requests with its own client; DuckDB's own requests, as of INSTALL, stay \
          DuckDB's"),

@@ -87,6 +87,21 @@ fn retry_after_is_kept_and_bounded() {
 }
 
 #[test]
+fn a_limit_that_is_used_up_says_when_it_begins_anew() {
+    let after = |seconds| Retry::After(Duration::from_secs(seconds));
+    for (limit, retry) in [
+        ("\"api\";r=0;t=55", after(55)),
+        ("\"resolvers\"; r=0; t=86400", after(300)),
+        ("\"api\";r=5;t=55", Retry::BackOff),
+        ("\"api\";r=0", Retry::BackOff),
+    ] {
+        assert_eq!(failure(429, &[("ratelimit", limit)], "").verdict().1, retry, "{limit}");
+        let both = [("ratelimit", limit), ("retry-after", "7")];
+        assert_eq!(failure(429, &both, "").verdict().1, after(7), "{limit}");
+    }
+}
+
+#[test]
 fn skewed_clock_is_told_with_its_distance() {
     let date = ("date", "Fri, 20 Nov 2026 09:00:30 GMT");
     let error =

@@ -135,8 +135,8 @@ impl Hub {
                  is asked for on {page}"
             ),
             (Kind::Denied, ..) => format!(
-                "To a request without a token the Hub says so of private and gated repositories, \
-                 and of names that are none: check the name {name}. {token}"
+                "The Hub answers so for private repositories, and for names that it does not have: \
+                 check the name {name}. {token}"
             ),
             (Kind::NotFound, "RepoNotFound", _) => format!("Check the name {name}"),
             (Kind::NotFound, "RevisionNotFound", _) => {

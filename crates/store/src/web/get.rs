@@ -128,10 +128,15 @@ impl HttpStore {
     }
 
     /// What opens an object (`Way::Anew`) is asked for without a range where the range fails.
-    async fn get_range(&self, key: &str, request: &GetRequest, way: Way) -> Result<GetResponse> {
+    async fn get_range(
+        &self,
+        key: &str,
+        request: &GetRequest,
+        way: Way<'_>,
+    ) -> Result<GetResponse> {
         let came = match way {
             Way::Anew => self.ask_twice(key, request).await?,
-            Way::Remembered => self.ask(key, request).await?,
+            Way::Remembered(_) => self.ask(key, request).await?,
         };
         self.answer(key, request, came).await
     }

@@ -1,6 +1,7 @@
 //! URLs of web objects: encoding, origins, and where redirects lead. Pure but for the memory of
 //! redirects.
 
+use crate::ETag;
 use crate::azure::sas;
 use crate::http::explicit_port;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -101,7 +102,7 @@ fn relative(base: &str, location: &str) -> Option<String> {
 }
 
 /// Where a redirect leads, and the object's tag where the redirect told it.
-type Found = (String, Option<String>);
+pub(crate) type Found = (String, Option<ETag>);
 
 /// Where objects were found, by their own URLs.
 #[derive(Default)]
@@ -122,7 +123,7 @@ impl Redirects {
         (since.elapsed() < REDIRECT_LIFE).then(|| found.clone())
     }
 
-    pub(crate) fn put(&self, own: &str, (url, tag): (&str, Option<String>)) {
+    pub(crate) fn put(&self, own: &str, (url, tag): (&str, Option<ETag>)) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REDIRECTS_KEPT_MAX {
             known.clear();

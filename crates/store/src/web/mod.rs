@@ -22,7 +22,7 @@ use ::http::header::{AUTHORIZATION, HeaderName};
 use ::http::{HeaderMap, HeaderValue, Method, Request};
 use async_trait::async_trait;
 pub(crate) use location::encoded;
-use location::{Redirects, origin_of, request_url, resolve};
+use location::{Found, Redirects, origin_of, request_url, resolve};
 use penstock_base::{ByteRange, Error, Kind, Result, Secret};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,24 +56,32 @@ pub(crate) enum Outcome {
 
 /// Where a request begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Where a redirect has lately led to: for the other reads of what was opened.
-    Remembered,
+pub(crate) enum Way<'a> {
+    /// Where a redirect has lately led to, unless that is known to be another version than this:
+    /// for the other reads of what was opened.
+    Remembered(Option<&'a ETag>),
     /// At the object's own URL: for what asks for its present version.
     Anew,
 }
 
-impl Way {
+impl<'a> Way<'a> {
     /// Objects are opened by a request without a condition for their beginning or their end.
-    fn of(request: &GetRequest) -> Self {
+    fn of(request: &'a GetRequest) -> Self {
         let may_open = match request.range {
             GetRange::All | GetRange::Suffix(_) => true,
             GetRange::From(start) | GetRange::Bounded(ByteRange { start, .. }) => start == 0,
         };
         match may_open && request.if_match.is_none() {
             true => Way::Anew,
-            false => Way::Remembered,
+            false => Way::Remembered(request.if_match.as_ref()),
         }
+    }
+
+    fn remembered(self, redirects: &Redirects, own: &str) -> Option<Found> {
+        let Way::Remembered(wanted) = self else { return None };
+        let is_other =
+            |tag: &ETag| wanted.is_some_and(|wanted| wanted.is_strong() && wanted != tag);
+        redirects.get(own).filter(|(_, tag)| !tag.as_ref().is_some_and(is_other))
     }
 }
 
@@ -176,7 +184,7 @@ impl HttpStore {
     /// Sends a request where the object is, by way of redirects: `Way::Anew` begins at its own URL.
     async fn send(
         &self,
-        asked: (&Method, Way),
+        asked: (&Method, Way<'_>),
         operation: &'static str,
         key: &str,
         headers: &HeaderMap,
@@ -195,12 +203,12 @@ impl HttpStore {
     pub(crate) async fn send_to(
         &self,
         own: String,
-        (method, way): (&Method, Way),
+        (method, way): (&Method, Way<'_>),
         (operation, key): (&'static str, &str),
         headers: &HeaderMap,
     ) -> Result<Outcome> {
         let named = |error: Error| self.named(operation, key, error);
-        let mut remembered = self.redirects.get(&own).filter(|_| way == Way::Remembered);
+        let mut remembered = way.remembered(&self.redirects, &own);
         let (mut url, mut tag) = remembered.clone().unwrap_or_else(|| (own.clone(), None));
         for _ in 0..=REDIRECTS_MAX {
             let has_secret = url == own || self.is_within_scope(&url);
@@ -217,18 +225,18 @@ impl HttpStore {
                     return Ok(Outcome::Done(answer));
                 }
                 301 | 302 | 303 | 307 | 308 => {
-                    if self.hub.is_some() {
-                        tag = linked::tag(&response.headers).or(tag);
-                        if let Some(told) = linked::head(method, &response.headers) {
-                            return Ok(Outcome::Done(told));
-                        }
-                    }
                     let target = answer::text_header(&response.headers, "location");
-                    drop(response);
                     let target = target.and_then(|target| resolve(&url, &target));
                     url = target.ok_or_else(|| {
                         named(Error::new(Kind::Corrupt, "the server redirects to nowhere"))
                     })?;
+                    if self.hub.is_some() {
+                        tag = linked::tag(&response.headers).or(tag);
+                        if let Some(told) = linked::head(method, &response.headers) {
+                            self.redirects.put(&own, (&url, tag));
+                            return Ok(Outcome::Done(told));
+                        }
+                    }
                 }
                 // What a redirect led to may expire (signed URLs): ask the way again.
                 401 | 403 | 404 | 410 if remembered.is_some() => {
