@@ -36,6 +36,7 @@ const CREDENTIALS: &[&str] = &[
     "access_token",
     "client_secret",
     "bearer_token",
+    "token",
     "service_account_key",
     "service_account_path",
     "chain",
@@ -72,8 +73,12 @@ impl StoreFlags {
                 options.extend(value.map(|value| (name.to_string(), value)));
             }
         }
-        let chained = azure || matches!(scheme, "s3" | "s3a" | "s3n" | "gs" | "gcs");
-        if chained && !is_given && !self.anonymous {
+        let is_chained = azure || matches!(scheme, "s3" | "s3a" | "s3n" | "gs" | "gcs");
+        if self.anonymous && (scheme == "r2" || is_chained && !azure) {
+            // The store finds AWS's variables itself.
+            options.retain(|row| row.0 != "provider");
+            options.push(("provider".to_string(), "anonymous".to_string()));
+        } else if is_chained && !is_given && !self.anonymous {
             options.push(("provider".to_string(), "environment".to_string()));
         }
         // Names are checked here, so that the error speaks of the flag.
@@ -113,7 +118,11 @@ mod tests {
         let nothing = |_: &str| None;
         let chain = pair("provider", "environment");
         assert_eq!(flags(&[], false).resolve("s3://b/k", nothing).unwrap(), [chain]);
-        assert_eq!(flags(&[], true).resolve("s3://b/k", nothing).unwrap(), []);
+        let unsigned = pair("provider", "anonymous");
+        for option in [&[][..], &["provider=credential_chain"]] {
+            let options = flags(option, true).resolve("s3://b/k", nothing).unwrap();
+            assert_eq!(options, std::slice::from_ref(&unsigned));
+        }
         assert_eq!(flags(&[], false).resolve("https://h/k", nothing).unwrap(), []);
         let keyed = flags(&["key_id=a", "secret=b=c"], false).resolve("s3://b/k", nothing).unwrap();
         assert_eq!(keyed, [pair("key_id", "a"), pair("secret", "b=c")]);

@@ -62,7 +62,7 @@ table! {
         "secret_type" "Type of the secret that the other keys come from: s3, gcs, r2, aws, azure, http or huggingface.";
         "secret_name" "Name of that secret, for error texts.";
         "unmatched_secrets" "Names and scopes of secrets that do not cover the path, for error texts.";
-        "provider" "How the secret was made: config, credential_chain, ...; `environment` for what the environment has, without which public data are read where it is refused.";
+        "provider" "How the secret was made: config, credential_chain, ...; `environment` for what the environment has, without which public data are read where it is refused; `anonymous` for none (S3, GCS).";
         "scope" "Scope of the secret that covers the path: no redirect takes its headers out of it.";
         "http_proxy" "URL of the HTTP proxy for this store.";
         "http_proxy_username" "User name for the proxy.";

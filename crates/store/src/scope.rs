@@ -8,7 +8,8 @@
 //! Two texts name one host where they differ in the case of its letters, in the spelling of an IPv6
 //! address, or in a port that the scheme implies. Everything else counts as another host or bucket:
 //! a trailing dot, user info, percent-encoding, other spellings of an IPv4 address, other schemes
-//! for the same store (`s3a`, `abfss`).
+//! for the same store (`s3a`, `abfss`). A server resolves `.` and `..` in the path of a web URL, so
+//! such a URL may lie anywhere on its host, and no scope with a path covers it.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -38,6 +39,9 @@ fn covers(scope: &str, url: &str) -> bool {
         return scope.authority.is_empty() || scope.is_at(&url);
     };
     let url_path = url.path.unwrap_or_default();
+    if scope.is_web() && !scope_path.is_empty() && has_dot_segment(url_path) {
+        return false;
+    }
     if scope.scheme.eq_ignore_ascii_case("hf") {
         return scope.is_at(&url) && has_repository(scope_path, url_path);
     }
@@ -50,6 +54,15 @@ fn has_prefix(scope: &str, path: &str, begins_with_container: bool) -> bool {
         return path.starts_with(scope);
     }
     path.split('/').next() == Some(scope)
+}
+
+/// Whether a server would resolve this path to another one (RFC 3986, section 5.2.4).
+fn has_dot_segment(path: &str) -> bool {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    path.split(['/', '\\']).any(|segment| {
+        let segment = segment.to_ascii_lowercase().replace("%2e", ".");
+        segment == "." || segment == ".."
+    })
 }
 
 /// Whether a path begins with another, in which the names of user and repository are whole.
@@ -87,6 +100,10 @@ impl<'a> Parts<'a> {
             None => (rest, None),
         };
         Some(Parts { scheme, authority, path })
+    }
+
+    fn is_web(&self) -> bool {
+        ["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(self.scheme))
     }
 
     fn is_azure(&self) -> bool {

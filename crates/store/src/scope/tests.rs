@@ -42,6 +42,16 @@ fn names_in_a_scope_end_at_a_boundary() {
         ("http://[0:0::1]:80", "http://[::1]/x", true),
         ("http://[::1]", "http://[::1]:9000/x", false),
         ("http://[::1]", "http://[::10]/x", false),
+        // A path that its server resolves to another one.
+        ("http://h/data/", "http://h/data/..x/y.csv", true),
+        ("http://h/data/", "http://h/data/x?y=/../z", true),
+        ("http://h/data/", "http://h/data/../x.csv", false),
+        ("http://h/data/", "http://h/data/./x.csv", false),
+        ("http://h/data/", "http://h/data/%2e%2E/x.csv", false),
+        ("http://h/data/", "http://h/data/.%2e", false),
+        ("http://h/data/", r"http://h/data/..\x.csv", false),
+        ("http://h/", "http://h/data/../x.csv", true),
+        ("s3://lake/data/", "s3://lake/data/../x.csv", true),
         // Bucket.
         ("s3://trusted", "s3://trusted/x", true),
         ("s3://trusted", "s3://trusted", true),

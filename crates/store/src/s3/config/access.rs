@@ -82,6 +82,9 @@ pub(super) fn access(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Found> {
     let provider = options.get("provider");
+    if provider == Some("anonymous") {
+        return Ok(Found::given(Access::Anonymous));
+    }
     // The command line names no provider of its own.
     let is_implied = provider == Some("environment");
     let chain_wanted = is_implied || provider == Some("credential_chain");

@@ -299,6 +299,9 @@ fn every_variable_of_duckdb_counts_unless_its_setting_was_emptied() {
     let found = read_with("s3", &emptied, &environment).unwrap();
     assert_eq!((found.access, found.host, found.region), (Access::Anonymous, None, None));
     assert_eq!(found.kms_key_id, None);
+    let unsigned = ("provider", "anonymous");
+    let found = read_with("s3", &[unsigned], &environment).unwrap();
+    assert_eq!((found.access, found.host.as_deref()), (Access::Anonymous, Some("h:1")));
     let off = ("enable_global_s3_configuration", "false");
     let found = read_with("s3", &[off], &environment).unwrap();
     assert_eq!((found.access, found.host, found.https), (Access::Anonymous, None, true));
