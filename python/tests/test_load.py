@@ -115,6 +115,6 @@ except penstock.LoadError as error:
     print("duckdb.set_default_connection(penstock.connect())" in str(error))
 duckdb.set_default_connection(penstock.connect())
 penstock.load(duckdb.default_connection())
-print(duckdb.sql("SELECT penstock_version()").fetchone())
+print(duckdb.sql("SELECT penstock_version()").fetchall()[0])
 """
     assert run(program) == f"True\n('{penstock.__version__}',)\n"
