@@ -22,6 +22,12 @@ def test_loading_twice_is_harmless() -> None:
         penstock.load(con)
 
 
+def test_what_was_opened_is_free_for_other_work() -> None:
+    # DuckDB 2.0 refuses a relation while a result of execute() is unfinished.
+    with penstock.connect() as con:
+        assert con.sql("SELECT 1").fetchall() == [(1,)]
+
+
 def test_settings_hold_for_the_whole_instance() -> None:
     with penstock.connect(settings={"penstock_upload_concurrency": 3, "threads": 1}) as con:
         query = "SELECT current_setting('penstock_upload_concurrency'), current_setting('threads')"

@@ -142,6 +142,11 @@ def test_the_newest_duckdb_reads_first_rows_soon(clean: Environment, s3: Fake) -
     assert time.monotonic() - begun < FIRST_ROWS_S
 
 
+def test_what_was_opened_is_free_for_other_work(clean: Environment) -> None:
+    program = "import penstock; print(penstock.connect().sql('SELECT 1').fetchall())"
+    assert clean.told(program) == "[(1,)]\n"
+
+
 def test_the_module_and_the_command_run_the_binary(clean: Environment) -> None:
     version = clean.told("import penstock; print('penstock', penstock.__version__)")
     assert clean.run("-m", "penstock", "--version").stdout == version

@@ -72,11 +72,11 @@ def load(con: duckdb.DuckDBPyConnection) -> None:
             installation ships no extension for the connection's DuckDB version, or DuckDB refused
             the file, or the database has another version of Penstock loaded.
     """
-    row = con.execute(
+    # All rows: DuckDB 2.0 refuses other work on a connection that has an unfinished result.
+    ((library, unsigned_allowed),) = con.execute(
         "SELECT library_version, current_setting('allow_unsigned_extensions') FROM pragma_version()"
-    ).fetchone()
-    assert row is not None, "pragma_version() has one row"
-    version, unsigned_allowed = str(row[0]).removeprefix("v"), row[1]
+    ).fetchall()
+    version = str(library).removeprefix("v")
     try:
         path = extension_path(version)
     except NotShippedError as error:
@@ -105,11 +105,10 @@ def _check_version(con: duckdb.DuckDBPyConnection, path: Path) -> None:
 
     DuckDB keeps what a database has loaded first, whatever file is named afterwards.
     """
-    row = con.execute("SELECT penstock_version()").fetchone()
-    assert row is not None, "a SELECT without FROM has one row"
-    if row[0] != _VERSION:
+    ((loaded,),) = con.execute("SELECT penstock_version()").fetchall()
+    if loaded != _VERSION:
         raise LoadError(
-            f"this database has Penstock {row[0]} loaded, and this package is {_VERSION}: either a "
+            f"this database has Penstock {loaded} loaded, and this package is {_VERSION}: either a "
             f"LOAD of another file came first, or {path} is not this package's. DuckDB cannot "
             "unload it: open the database in a new process. If that does not help, reinstall the "
             "package `penstock` (`pip install --force-reinstall penstock-*.whl`)."
