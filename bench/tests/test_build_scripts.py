@@ -201,7 +201,7 @@ def test_a_second_build_compiles_and_fetches_nothing(machine: Machine) -> None:
     check_built(machine)
     calls = machine.calls("")
     after = profile.stat()
-    # The compiler's list of what a crate was made from has it: a new time compiles every crate anew.
+    # Each crate depends on it: a new time compiles all of them anew.
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     # Cargo finds out by itself; of the compiler there is a look at it, and the link.
     compiled = [it for it in calls if it.startswith(("g++", "c++")) and " -c " in it]
