@@ -46,7 +46,9 @@ class Crate:
 
 def crates(text: str) -> list[Crate]:
     """What mutants.toml says."""
-    return [Crate(name, it["files"], it["tests"].split()) for name, it in tomllib.loads(text).items()]
+    return [
+        Crate(name, it["files"], it["tests"].split()) for name, it in tomllib.loads(text).items()
+    ]
 
 
 def sample(faults: list[int], every: int, first: int) -> list[int]:

@@ -66,7 +66,9 @@ def test_a_file_without_a_dot_in_its_name_costs_no_request_more(
     def requests(name: str) -> list[str]:
         con.execute("CALL penstock_clear_cache()")
         store.reset()
-        assert con.execute(f"SELECT sum(i) FROM read_csv('{store.url(name)}')").fetchone() == (4950,)
+        assert con.execute(f"SELECT sum(i) FROM read_csv('{store.url(name)}')").fetchone() == (
+            4950,
+        )
         return [request["method"] for request in store.requests()]
 
     for name in ("their/plain", "their/plain.csv"):

@@ -1,8 +1,8 @@
 //! What the Hugging Face Hub tells of an object beside the redirect to its bytes. Pure.
 //!
 //! The bytes of a large file come from another host, by a URL that names one content. That host has
-//! tags of its own. So the Hub tells its tag, a hash of the content, with the redirect. Its listings
-//! have the same tags.
+//! tags of its own. So the Hub sends its tag, a hash of the content, with the redirect. Its
+//! listings have the same tags.
 
 use crate::answer::text_header;
 use crate::{Body, ETag, HttpResponse};
