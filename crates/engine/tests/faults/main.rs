@@ -25,7 +25,7 @@ use world::{Outcome, World};
 /// Worlds of a run; their seeds count from 0.
 const WORLDS: u64 = 160;
 /// Worlds at once: most of their time they wait.
-const WORKERS: usize = 6;
+const WORKERS: usize = 12;
 /// Fewest faults that a run of all worlds injects.
 const FAULTS_MIN: u64 = 10_000;
 /// Fewest of each kind.
