@@ -91,10 +91,14 @@ def checkpoint(
     con: duckdb.DuckDBPyConnection,
     db: str,
     beside: list[threading.Thread],
+    committed: threading.Event,
     begins: threading.Event | None = None,
 ) -> None:
     """Checkpoints of a database as long as threads are at work on it, each of which is told."""
     while any(thread.is_alive() for thread in beside):
+        # Without new rows there is little to do, and trying costs the processor that others need.
+        committed.wait(CHECKPOINT_MS / 1000)
+        committed.clear()
         if begins:
             begins.set()
         # Refused while another transaction changes rows that are there.
@@ -134,6 +138,7 @@ def appends(
 def work(volume: Path, io: str, recorder: Recorder, under: Path) -> None:
     """Rounds of transactions of three threads; each commit is marked."""
     done = [0] * len(WRITERS)
+    committed = {db: threading.Event() for db in DATABASES}
 
     def commit(writer: int, con: duckdb.DuckDBPyConnection) -> None:
         db, table = WRITERS[writer]
@@ -142,6 +147,7 @@ def work(volume: Path, io: str, recorder: Recorder, under: Path) -> None:
         else:
             worker.transact(con, table, done[writer])
         done[writer] += 1
+        committed[WRITERS[writer][0]].set()
         recorder.library.recorded_disk_mark(writer, done[writer])
 
     for number in range(ROUNDS):
@@ -167,13 +173,13 @@ def work(volume: Path, io: str, recorder: Recorder, under: Path) -> None:
 
             threads = [threading.Thread(target=run, args=(it,)) for it in range(len(WRITERS))]
             changing, appending = threads[:APPENDS], threads[APPENDS:]
-            of_e = (con.cursor(), "e", appending, begins)
+            of_e = (con.cursor(), "e", appending, committed["e"], begins)
             beside = threading.Thread(target=checkpoint, args=of_e)
             for thread in (*threads, beside):
                 thread.start()
             mine = con.cursor()
             load(mine, number)
-            checkpoint(mine, "d", changing)
+            checkpoint(mine, "d", changing, committed["d"])
             for thread in (*threads, beside):
                 thread.join()
             detach(con)
