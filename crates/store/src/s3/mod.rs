@@ -230,13 +230,13 @@ impl S3Store {
     async fn written(
         &self,
         call: &Call<'_>,
-        mut response: HttpResponse,
+        response: HttpResponse,
     ) -> Result<(ETag, Option<SystemTime>)> {
-        let etag = answer::text_header(&response.headers, ETAG.as_str());
+        let headers = response.headers.clone();
+        self.sender.acknowledged(call, response).await?;
+        let etag = answer::text_header(&headers, ETAG.as_str());
         let etag = self.require_tag(call, etag.map(|text| ETag::parse(&text)))?;
-        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        read.map_err(|error| self.named(call, error))?;
-        Ok((etag, answer::written_at(&response.headers)))
+        Ok((etag, answer::written_at(&headers)))
     }
 
     /// What an answer with an object's bytes says.
