@@ -138,6 +138,30 @@ def test_ranges_of_the_packed_form_are_no_ranges_of_the_object(
         assert rows_of(con, server, name) == right[name]
 
 
+@pytest.mark.parametrize("name", [*NAMES, "x.csv.gz"])
+def test_a_part_that_has_all_of_the_packed_form_is_unpacked(
+    name: str,
+    con: duckdb.DuckDBPyConnection,
+    server: Server,
+    bodies: dict[str, bytes],
+    right: dict[str, object],
+) -> None:
+    packed = gzip.compress(bodies[name])
+    whole = f"bytes 0-{len(packed) - 1}/{len(packed)}"
+
+    def respond(ask: Ask) -> Answer:
+        answer = good(ask, packed)
+        if ask.range is None:
+            answer.status = 206
+            answer.headers["Content-Range"] = whole
+        answer.headers["Content-Encoding"] = "gzip"
+        return answer
+
+    server.respond = respond
+    for _ in range(3):
+        assert rows_of(con, server, name) == right[name]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("coding", ["compress", "dcb", "gzip, snappy"])
 def test_what_cannot_be_unpacked_is_refused_by_name(
