@@ -10,7 +10,7 @@ pub(crate) use extent::{
     Extent, UNKNOWN_END, extent, is_object, is_page, parse_content_range, range_header,
     size_of_cut_part, unsatisfiable_extent,
 };
-pub(crate) use failure::{Failure, is_error_document};
+pub(crate) use failure::Failure;
 pub(crate) use head::{ByGet, FIRST_BYTE, hides_bytes, is_no_answer, is_size_believed};
 
 use crate::{ETag, ObjectMeta, notes};

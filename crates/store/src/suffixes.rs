@@ -1,7 +1,7 @@
 //! Whether a server serves ranges that are counted from the end, as far as it has shown.
 //!
-//! A refusal of the form tells at once. A failure (500, 502) may be one of the moment: it is told as
-//! such, and only where the next such range fails too is the end asked for by its offsets.
+//! A refusal of the form tells at once. A failure (500, 502) may be one of the moment: it is told
+//! as such, and only where the next such range fails too is the end asked for by its offsets.
 
 use crate::answer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

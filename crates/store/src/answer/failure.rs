@@ -326,18 +326,6 @@ fn hint_of_status(status: u16) -> Option<&'static str> {
     })
 }
 
-/// Whether an answer is the `<Error>` of S3 or Azure. Other documents have elements of the name
-/// `Code`, too.
-pub(crate) fn is_error_document(bytes: &[u8]) -> bool {
-    let mut is_error = false;
-    // What is no XML is no such document.
-    let _ = crate::xml::walk(bytes.trim_ascii_start(), |element| {
-        is_error |= element.path.first().is_some_and(|root| root == "Error");
-        Ok(())
-    });
-    is_error
-}
-
 /// The tag that an answer about a condition tells of what is there.
 fn tag_of_condition(status: u16, headers: &HeaderMap) -> Option<String> {
     let told = text_header(headers, ETAG.as_str()).filter(|_| matches!(status, 304 | 412))?;

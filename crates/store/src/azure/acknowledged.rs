@@ -3,12 +3,15 @@
 use super::AzureStore;
 use super::wire::is_from_service;
 use crate::HttpResponse;
-use crate::answer::{Failure, is_error_document};
+use crate::answer::Failure;
+use crate::xml::is_error_document;
+use http::{HeaderMap, HeaderName};
 use penstock_base::{Error, Kind, Result, Retry};
 use std::time::SystemTime;
 
 /// Most bytes of an answer that should have none.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
 impl AzureStore {
     /// Ends a request whose answer says nothing but its status: one that has nothing of the
@@ -24,10 +27,13 @@ impl AzureStore {
         }
         let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
         let bytes = read.map_err(|error| self.wire.named(error, operation, key))?;
-        let names_error = response.headers.contains_key("x-ms-error-code");
-        if names_error || is_error_document(&bytes) {
-            // Work whose end is not known, unless the code says more.
-            let failure = Failure::parse(500, &response.headers, &bytes, SystemTime::now());
+        let code = response.headers.get(ERROR_CODE);
+        if code.is_some() || is_error_document(&bytes) {
+            // Status 500 is that of work whose end is not known, unless the code says more. Without
+            // the other headers there is no time to compare with.
+            let headers: HeaderMap =
+                code.map(|code| (ERROR_CODE, code.clone())).into_iter().collect();
+            let failure = Failure::parse(500, &headers, &bytes, SystemTime::UNIX_EPOCH);
             return Err(self.wire.failed(failure, operation, key));
         }
         Ok(())

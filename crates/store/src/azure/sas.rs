@@ -4,8 +4,8 @@
 //! `SharedAccessSignature=` before it, quotes and line breaks around it, `&amp;` for `&`, and a
 //! `sig` whose `+`, `/` and `=` are encoded, not encoded, or encoded twice. What leaves here is
 //! the query in one spelling. What else such a URL asks for (`restype=container&comp=list`, as the
-//! portal's tools write it) would go with each request, and is left out. No error repeats a piece of
-//! it.
+//! portal's tools write it) would go with each request, and is left out. No error repeats a piece
+//! of it.
 
 use penstock_base::{Error, Kind, Result, Secret};
 use percent_encoding::{

@@ -10,11 +10,11 @@ pub(crate) use gateway::{
 };
 pub(crate) use google::parse_generations;
 
-use crate::answer::{Failure, is_error_document, parse_iso_date};
+use crate::answer::{Failure, parse_iso_date};
 use crate::notes::told_class;
 use crate::s3::request::{NO_STORE_HINT, strange};
 use crate::streaming::{split_version, versioned};
-use crate::xml::{Element, walk};
+use crate::xml::{Element, is_error_document, walk};
 use crate::{ETag, ListEntry, ListPage, ObjectMeta, Removed};
 use ::http::HeaderMap;
 use penstock_base::{Error, Kind, Result, Retry};

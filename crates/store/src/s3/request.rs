@@ -221,7 +221,7 @@ impl Sender {
         if !text.is_empty() && !text.starts_with(b"<") {
             return Err(self.named(call, strange("all signs of a store: its body is no XML")));
         }
-        match answer::is_error_document(&bytes) {
+        match crate::xml::is_error_document(&bytes) {
             true => Err(self.refusal(call, failure)),
             false => Ok(()),
         }
