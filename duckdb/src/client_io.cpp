@@ -112,14 +112,15 @@ void ClientIo::KeepLeftOver(const vector<weak_ptr<WriterState>> &in_use) {
 }
 
 void ClientIo::ThrowLate(const char *consequence) {
-	for (auto kept : {&late, &engine->late}) {
-		auto failure = kept->Take();
-		if (failure.HasError()) {
-			throw IOException("A file that an earlier statement wrote is lost, since it was closed after that "
-			                  "statement had ended: %s. %s",
-			                  failure.RawMessage(), consequence);
-		}
+	late.Keep(engine->late);
+	auto lost = late.Take();
+	if (!lost.empty()) {
+		throw IOException("%s. %s", lost, consequence);
 	}
+}
+
+ClientIo::~ClientIo() {
+	engine->late.Keep(late);
 }
 
 void ClientIo::PlanBegins() {
@@ -148,7 +149,8 @@ void ClientIo::QueryBegin(ClientContext &) {
 		lock_guard<mutex> guard(lock);
 		current.reset();
 	}
-	ThrowLate("Write that file again. This statement was not run: run it again, too");
+	engine->patience.Renew();
+	ThrowLate("This statement was not run: run it again, too");
 }
 
 void ClientIo::QueryEnd(ClientContext &client, optional_ptr<ErrorData> error) {
@@ -196,7 +198,7 @@ void ClientIo::TransactionCommit(MetaTransaction &, ClientContext &client) {
 	}
 	// An error here takes back what a COPY wrote, so after one the next statement tells.
 	if (!query || !query->HasBarrier()) {
-		ThrowLate("Write that file again. This statement itself was carried out");
+		ThrowLate("This statement itself was carried out");
 	}
 }
 

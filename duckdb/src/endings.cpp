@@ -12,6 +12,11 @@ namespace penstock {
 
 namespace {
 
+//! Failures that are told by name.
+constexpr idx_t LATE_NAMED_MAX = 3;
+//! A store that is asked to slow down for a moment takes a file within that; one that is down does not in a minute.
+constexpr std::chrono::seconds LATE_PATIENCE(15);
+
 enum class Ending : uint8_t {
 	//! Nothing becomes visible.
 	GIVE_UP,
@@ -70,6 +75,65 @@ ErrorData KeptFailure::Peek() {
 	return kept;
 }
 
+void LateFailures::Keep(const ErrorData &failure) {
+	if (!failure.HasError()) {
+		return;
+	}
+	lock_guard<mutex> guard(lock);
+	count++;
+	if (first.size() < LATE_NAMED_MAX) {
+		first.push_back(failure.RawMessage());
+	}
+}
+
+void LateFailures::Keep(LateFailures &other) {
+	lock_guard<mutex> theirs(other.lock);
+	lock_guard<mutex> guard(lock);
+	count += other.count;
+	for (auto &failure : other.first) {
+		if (first.size() < LATE_NAMED_MAX) {
+			first.push_back(std::move(failure));
+		}
+	}
+	other.count = 0;
+	other.first.clear();
+}
+
+string LateFailures::Take() {
+	lock_guard<mutex> guard(lock);
+	if (count == 0) {
+		return string();
+	}
+	auto told = count == 1 ? string("A file that an earlier statement wrote is lost, since it was closed after that "
+	                                "statement had ended: ")
+	                       : to_string(count) + " files that earlier statements wrote are lost, since they were closed "
+	                                            "after those statements had ended: ";
+	told += StringUtil::Join(first, "; also ");
+	if (count > first.size()) {
+		told += "; and " + to_string(count - first.size()) + " others, which penstock_requests() lists";
+	}
+	told += count == 1 ? ". Write that file again" : ". Write those files again";
+	count = 0;
+	first.clear();
+	return told;
+}
+
+uint64_t LatePatience::LeftMs() {
+	auto now = std::chrono::steady_clock::now();
+	lock_guard<mutex> guard(lock);
+	if (!has_begun) {
+		has_begun = true;
+		until = now + LATE_PATIENCE;
+	}
+	auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - now).count();
+	return left > 0 ? NumericCast<uint64_t>(left) : 0;
+}
+
+void LatePatience::Renew() {
+	lock_guard<mutex> guard(lock);
+	has_begun = false;
+}
+
 void Query::RunsBehindBarrier(bool is_armed, bool unique) {
 	new_names_are_unique = is_armed && unique;
 	barrier_passed = false;
@@ -113,6 +177,10 @@ void Query::Ends(const shared_ptr<WriterState> &writer, bool is_closed, bool is_
 		}
 	}
 	if (waits) {
+		if (phase != Phase::OUTSIDE && !(client && RunsStatement(*client))) {
+			// What makes progress goes on, however long it takes; only what failed is not sent again for ever.
+			ps_query_repeats_for(handle, engine->patience.LeftMs());
+		}
 		failed = writer->Finish(false);
 	}
 	if (failed.HasError()) {

@@ -9,6 +9,7 @@
 #include "duckdb/execution/executor.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 
@@ -39,17 +40,17 @@ bool TellCurrentOptions(void *context, ps_str url, const ps_pair *used, size_t c
 	}
 }
 
-bool RunsStatement(ClientContext &client) {
-	auto &transaction = client.transaction;
-	return transaction.HasActiveTransaction() && transaction.GetActiveQuery() != MAXIMUM_QUERY_ID;
-}
-
 //! DuckDB's number of the statement that runs, which duckdb_logs has as query_id; 0 where none does.
 uint64_t NumberOf(ClientContext &client) {
 	return RunsStatement(client) ? client.transaction.GetActiveQuery() : 0;
 }
 
 } // namespace
+
+bool RunsStatement(ClientContext &client) {
+	auto &transaction = client.transaction;
+	return transaction.HasActiveTransaction() && transaction.GetActiveQuery() != MAXIMUM_QUERY_ID;
+}
 
 Engine::Engine(DatabaseInstance &db) : db(db), settings(db), alive(db.shared_from_this()) {
 	Pairs initial;
@@ -66,6 +67,11 @@ Engine::Engine(DatabaseInstance &db) : db(db), settings(db), alive(db.shared_fro
 }
 
 Engine::~Engine() {
+	auto lost = late.Take();
+	if (!lost.empty()) {
+		// There is no statement left that could fail.
+		std::fprintf(stderr, "penstock: %s.\n", lost.c_str());
+	}
 	ps_engine_free(handle);
 }
 

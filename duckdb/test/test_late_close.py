@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
 
 import duckdb
 import pytest
@@ -267,6 +271,80 @@ def test_a_prepared_copy_that_failed_removes_nothing_when_it_is_dropped(
         late.execute("EXECUTE p")
     late.execute("DEALLOCATE p")
     assert late.execute(f"SELECT v FROM '{url}'").fetchall() == [(7,)]
+
+
+def prepared(con: duckdb.DuckDBPyConnection, url: str, count: int) -> duckdb.DuckDBPyConnection:
+    """A connection with so many statements that have run, and whose files close when it does."""
+    writer = con.cursor()
+    for number in range(count):
+        writer.execute(f"PREPARE p{number} AS COPY ({SMALL}) TO '{url}{number}.xlsx' (FORMAT xlsx)")
+        writer.execute(f"EXECUTE p{number}")
+    return writer
+
+
+@pytest.mark.parametrize("count", [2, 7])
+def test_of_many_late_failures_the_first_few_are_named_and_the_others_counted(
+    late: duckdb.DuckDBPyConnection, store: Fake, count: int, request: pytest.FixtureRequest
+) -> None:
+    url = url_of(store, request, "")
+    writer = prepared(late, url, count)
+    store.arm("status=403,method=PUT")
+    writer.close()
+    with pytest.raises(duckdb.Error) as raised:
+        late.execute("SELECT 42")
+    told = str(raised.value)
+    named = {number for number in range(count) if f"{number}.xlsx" in told}
+    assert f"{count} files" in told
+    assert len(named) == min(count, 3)
+    assert (f"{count - 3} others" in told) == (count > 3)
+    failed = late.execute(
+        "SELECT DISTINCT url FROM penstock_requests() WHERE status = 403 AND url LIKE '%.xlsx'"
+    ).fetchall()
+    mine = {row[0] for row in failed if url.split("/")[-1] in row[0]}
+    assert len(mine) == count
+    store.reset()
+    assert late.execute("SELECT 42").fetchone() == (42,), "it is told once"
+
+
+LEFT = """
+import sys, time
+from harness import connect, load_pypi
+from test_late_close import prepared
+
+con = connect()
+load_pypi(con, "excel")
+con.execute(f"CREATE SECRET s ({sys.argv[2]})")
+writer = prepared(con, sys.argv[1], 3)
+print("ready", flush=True)
+sys.stdin.readline()
+began = time.monotonic()
+writer.close()
+con.close()
+print(time.monotonic() - began)
+"""
+
+
+@pytest.mark.parametrize("fault", ["status=403,method=PUT", "status=503,method=PUT"])
+def test_a_late_failure_that_no_statement_follows_is_told_at_the_end_which_comes_soon(
+    store: Fake, fault: str, request: pytest.FixtureRequest
+) -> None:
+    url = url_of(store, request, "")
+    command = [sys.executable, "-c", LEFT, url, store.secret]
+    here = Path(__file__).parent
+    with subprocess.Popen(
+        command, cwd=here, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        store.arm(fault)
+        took, said = process.communicate("go\n", timeout=100)
+    assert process.returncode == 0, said
+    store.reset()
+    assert "penstock: 3 files" in said
+    for number in range(3):
+        assert f"{number}.xlsx" in said
+    # All files together have 15 seconds; each has a last attempt after them.
+    assert float(took) < 40
 
 
 def test_many_connections_close_late_together(

@@ -280,6 +280,34 @@ def test_a_server_without_ranges_from_the_end_is_learnt_at_once(
         assert server.whole_bodies("/a.parquet") == 0
 
 
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_a_server_that_fails_on_each_range_from_the_end_is_learnt_soon(
+    status: int,
+    con: duckdb.DuckDBPyConnection,
+    server: Server,
+    bodies: dict[str, bytes],
+    right: dict[str, object],
+) -> None:
+    body = bodies["x.parquet"]
+    server.respond = lambda ask: Answer(status) if ask.is_suffix else good(ask, body)
+    for name in ("a.parquet", "b.parquet", "a.parquet", "c.parquet"):
+        assert read(con, server.url, name) == right["x.parquet"]
+        assert server.whole_bodies(f"/{name}") == 0
+    # One may fail of itself, two may not, and from the third on none is sent.
+    assert sum(ask.is_suffix for ask, _ in server.seen) == 3, server.asked()
+
+
+@pytest.mark.parametrize(("status", "word"), [(300, "variants"), (411, "length")])
+def test_what_only_web_servers_answer_says_what_to_look_at(
+    status: int, word: str, con: duckdb.DuckDBPyConnection, server: Server
+) -> None:
+    server.respond = lambda ask: Answer(status)
+    for name in NAMES:
+        told = refused(con, server, name)
+        assert str(status) in told
+        assert word in told
+
+
 @pytest.mark.parametrize("offers", [True, False])
 def test_a_large_object_does_not_come_whole_for_its_footer(
     offers: bool, con: duckdb.DuckDBPyConnection, server: Server

@@ -158,11 +158,16 @@ def test_a_head_that_lies_gives_no_wrong_rows_and_leaves_nothing(
         return odd.dressed(LIES[lie](odd.bodies[ask.path]))
 
     odd.answers(respond)
+    # What GET told first is what HEAD is held against.
+    opening = con.execute("SELECT current_setting('penstock_open_fetch_bytes')").fetchone()
+    # The service's own word of a blob without a tag counts.
+    is_told = opening != ("0",) and (odd.kind, lie) != ("az", "no tag")
     for _ in range(3):
         try:
             assert read(con, odd.url, name) == right[name]
         except duckdb.Error as error:
             assert f"{odd.url}/{name}" in str(error)
+            assert not is_told, str(error)
     # Whoever lied says the truth now, and nothing that it said before is in the way.
     odd.answers(odd.good)
     assert read(con, odd.url, name) == right[name]

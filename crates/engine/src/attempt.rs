@@ -121,9 +121,19 @@ impl Attempts {
 
     /// Runs one attempt whose answer is small: it must be there before the deadline.
     pub async fn bounded<T>(&self, attempt: impl Future<Output = Result<T>>) -> Result<T> {
+        self.bounded_by(None, attempt).await
+    }
+
+    /// The same, where the answer may have to be there earlier.
+    async fn bounded_by<T>(
+        &self,
+        earlier: Option<Instant>,
+        attempt: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let attempt = pin!(self.asked().run(attempt));
         let attempt = waiting(For::Store, attempt);
-        match timeout_at(self.started + self.policy.deadline, attempt).await {
+        let deadline = self.started + self.policy.deadline;
+        match timeout_at(earlier.map_or(deadline, |it| it.min(deadline)), attempt).await {
             Some(result) => result,
             None => Err(Error::new(Kind::Unavailable, NO_ANSWER)
                 .with_retry(Retry::BackOff)
@@ -144,7 +154,10 @@ impl Attempts {
         let decision = match error.kind() {
             // Others wait for what this store still gives.
             Kind::Throttled if query.is_giving_way() => Decision::Final,
-            _ => decide(&self.policy, &error, &past, chance),
+            _ => match decide(&self.policy, &error, &past, chance) {
+                Decision::Wait(wait) if !query.may_repeat(wait) => Decision::TooLate,
+                decision => decision,
+            },
         };
         match decision {
             Decision::Wait(wait) => {
@@ -241,7 +254,7 @@ where
     let mut attempts = Attempts::new(query, (cause, verb), at);
     loop {
         let result = match weight {
-            Weight::Small => attempts.bounded(attempt()).await,
+            Weight::Small => attempts.bounded_by(query.answers_by(), attempt()).await,
             Weight::Body => {
                 let attempt = pin!(attempts.asked().run(attempt()));
                 waiting(For::Store, attempt).await

@@ -3,7 +3,7 @@
 use crate::generations::Generations;
 use crate::latency::Latency;
 use crate::pace::Pace;
-use crate::read::Spare;
+use crate::read::{Heads, Spare};
 use crate::renewal::{Renewable, Renewal};
 use crate::request_log::Scope;
 use penstock_base::{Error, Kind, Metric, Result, redact};
@@ -56,6 +56,8 @@ pub struct Mount {
     pub(crate) pace: Pace,
     /// Its requests ahead of reads.
     pub(crate) spare: Spare,
+    /// Whether HEAD tells of its objects what GET does.
+    pub(crate) heads: Heads,
     /// Where the objects really are; none where no cache should copy them.
     pub(crate) origin: Option<String>,
     /// What stands before keys in URLs, in the spelling by which it was asked for first.
@@ -340,6 +342,7 @@ impl Mounts {
             latency: Latency::new(store.profile().first_byte_ms),
             pace: Pace::new(&store.profile()),
             spare: Spare::default(),
+            heads: Heads::default(),
             origin: store.origin(),
             profile: store.profile(),
             capabilities: store.capabilities(),

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
+use tokio::time;
 
 /// A statement. Dropping it gives up the uploads that were finished detached and never waited for.
 pub struct Query {
@@ -67,10 +68,15 @@ pub(crate) struct QueryCore {
     host_grid_bytes: AtomicU64,
     /// See [`QueryCore::gives_way`].
     is_giving_way: AtomicBool,
+    /// See [`Query::repeats_for`].
+    repeats_until: OnceLock<time::Instant>,
 }
 
 /// Of so many bytes read, one may be fetched in vain where the end of a statement is not in sight.
 pub(crate) const WASTE_PARTS: u64 = 10;
+
+/// A request that is sent once more has so long for a small answer, also behind the end.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 impl QueryCore {
     /// The disk cache that this query's settings ask for, the same one each time. It is opened when
@@ -134,6 +140,17 @@ impl QueryCore {
         self.is_giving_way.load(Ordering::Relaxed)
     }
 
+    /// Whether a request that failed may be sent again after this wait.
+    pub fn may_repeat(&self, wait: Duration) -> bool {
+        self.repeats_until.get().is_none_or(|until| time::Instant::now() + wait <= *until)
+    }
+
+    /// The latest moment at which a small answer may come, where there is one.
+    pub fn answers_by(&self) -> Option<time::Instant> {
+        let last = time::Instant::now() + LAST_ANSWER;
+        self.repeats_until.get().map(|until| (*until).max(last))
+    }
+
     /// How many bytes may be ahead of a run of reads: as many as it has read, and of a statement
     /// that may end at any moment those that may be in vain.
     pub fn ahead_bytes_max(&self, run_bytes: u64) -> u64 {
@@ -192,8 +209,16 @@ impl Query {
             may_be_left: AtomicBool::default(),
             host_grid_bytes: AtomicU64::default(),
             is_giving_way: AtomicBool::default(),
+            repeats_until: OnceLock::new(),
         });
         Query { core, interrupted, statement: numbered }
+    }
+
+    /// Says that nobody can interrupt it any more: requests that fail are sent again for so long at
+    /// most. Bodies that are on their way go on.
+    pub fn repeats_for(&self, longest: Duration) {
+        // The first one counts.
+        let _ = self.core.repeats_until.set(time::Instant::now() + longest);
     }
 
     /// Runs a verb on the calling thread, which waits for its sockets itself.

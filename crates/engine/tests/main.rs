@@ -9,6 +9,7 @@ mod detached;
 mod failures;
 mod full_link;
 mod gaps;
+mod heads;
 mod host_reads_ahead;
 mod link_told;
 mod listed;

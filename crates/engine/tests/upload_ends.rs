@@ -251,3 +251,41 @@ async fn an_upload_that_was_taken_back_cannot_be_finished() {
         assert_eq!(bench.store.content("a").await.unwrap(), "old");
     }
 }
+
+/// A file that a destructor closes, when nobody is there to interrupt it.
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_sent_again_only_for_the_time_that_is_left() {
+    for (left_s, is_once) in [(15, false), (0, true)] {
+        let bench = Bench::with(Scripted::new(), &[("request_deadline_ms", "60000")]);
+        for _ in 0..1000 {
+            bench.store.fail("put", Fault::Throttle);
+        }
+        let query = bench.query();
+        let mut writer = create(&bench, &query, "a");
+        writer.write(&pattern(KIB)).await.unwrap();
+        query.repeats_for(Duration::from_secs(left_s));
+        let began = tokio::time::Instant::now();
+        let error = writer.finish().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Throttled, "{error}");
+        assert!(began.elapsed() <= Duration::from_secs(left_s), "{:?}", began.elapsed());
+        let puts = bench.store.take_calls().iter().filter(|it| it.starts_with("put")).count();
+        assert_eq!(puts == 1, is_once, "{puts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_is_not_cut_when_the_time_is_over() {
+    let bench = Bench::new(Scripted::new());
+    let query = bench.query();
+    let mut writer = create(&bench, &query, "a");
+    writer.write(&pattern(KIB)).await.unwrap();
+    let gate = bench.store.hold("put");
+    query.repeats_for(Duration::from_secs(15));
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        gate.add_permits(1);
+    };
+    let (finished, ()) = tokio::join!(writer.finish(), later);
+    finished.unwrap();
+    assert!(bench.store.content("a").await.is_some());
+}

@@ -27,6 +27,13 @@ impl GetRequest {
         self.if_none_match.is_some() || self.if_modified_since.is_some()
     }
 
+    /// Whether a request that a HEAD's tag was added to, and that had no condition of its own,
+    /// failed by that tag.
+    pub(crate) fn is_contradicted(&self, error: &Error) -> bool {
+        let is_bare = self.if_match.is_none() && !self.asks_for_news();
+        is_bare && error.kind() == Kind::Conflict
+    }
+
     /// Whether this version is one that the reader has already.
     pub fn has_already(&self, meta: &ObjectMeta) -> bool {
         match (&self.if_none_match, self.if_modified_since) {

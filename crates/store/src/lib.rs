@@ -33,6 +33,7 @@ pub mod scope;
 mod stat;
 pub mod store;
 pub mod streaming;
+mod suffixes;
 pub mod sums;
 pub mod tags;
 pub mod types;

@@ -156,6 +156,18 @@ pub(crate) fn fuzz(input: &[u8]) {
     drop(result);
 }
 
+/// Whether an answer is the `<Error>` of S3 or Azure. Other documents have elements of the name
+/// `Code`, too.
+pub(crate) fn is_error_document(bytes: &[u8]) -> bool {
+    let mut is_error = false;
+    // What is no XML is no such document.
+    let _ = walk(bytes.trim_ascii_start(), |element| {
+        is_error |= element.path.first().is_some_and(|root| root == "Error");
+        Ok(())
+    });
+    is_error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -314,3 +314,54 @@ async fn wrong_port_is_named_and_never_replaced() {
         assert!(store.get(&key, ask(GetRange::All)).await.is_err(), "{place}");
     }
 }
+
+#[tokio::test]
+async fn a_suffix_that_fails_each_time_is_asked_for_by_offsets() {
+    let (script, heads) = server(|head| {
+        if head.contains("\r\nrange: bytes=-4\r\n") {
+            return "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n".to_string();
+        }
+        let part = WHOLE.replace("200 OK", "206 Part").replace("Length: 10", "Length: 4");
+        match head.starts_with("HEAD") {
+            true => WHOLE.to_string(),
+            false => part.replace("\r\n\r\n", "\r\nContent-Range: bytes 6-9/10\r\n\r\n6789"),
+        }
+    })
+    .await;
+    let (store, key) = store_at(&script.url("/k"), &[]);
+    let error = store.get(&key, ask(GetRange::Suffix(4))).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "the first may be one of the moment");
+    for _ in 0..4 {
+        assert_eq!(read(&*store, &key, GetRange::Suffix(4)).await.0, b"6789");
+    }
+    assert!(!store.capabilities().suffix_range);
+    let suffixes = heads.lock().unwrap().iter().filter(|head| head.contains("=-4")).count();
+    assert_eq!(suffixes, 3);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_patience_is_asked_for_nothing_else() {
+    let (script, heads) =
+        server(|_| "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_string())
+            .await;
+    let (store, key) = store_at(&script.url("/k"), &[]);
+    for _ in 0..4 {
+        let error = store.get(&key, ask(GetRange::Suffix(4))).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Throttled);
+    }
+    assert_eq!(heads.lock().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn odd_refusals_of_web_servers_say_what_to_look_at() {
+    for (status, word) in [(300, "variants"), (411, "length")] {
+        let (script, _) =
+            server(move |_| format!("HTTP/1.1 {status} Odd\r\nContent-Length: 0\r\n\r\n")).await;
+        let (store, key) = store_at(&script.url("/k"), &[]);
+        for range in [GetRange::All, GetRange::Suffix(4), GetRange::From(0)] {
+            let error = store.get(&key, ask(range)).await.unwrap_err();
+            assert_eq!(error.http_status(), Some(status), "{error}");
+            assert!(error.hint().unwrap().contains(word), "{error}");
+        }
+    }
+}

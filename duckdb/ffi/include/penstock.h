@@ -100,6 +100,8 @@ bool ps_query_barrier(ps_query *query, ps_error **error);
 /* Gives up every detached upload that is not durable yet. One whose last request is on its way is seen to its end in
  * the background, and its object removed. */
 void ps_query_abort_uploads(ps_query *query);
+/* Requests of this query that fail are sent again for so long at most, from now on. What is on its way goes on. */
+void ps_query_repeats_for(const ps_query *query, uint64_t ms);
 /* It may end before its files do (LIMIT): from now on little is fetched ahead. */
 void ps_query_may_end_early(const ps_query *query);
 /* Its rows go, as they are read, to somebody who may stop at any: no more is fetched ahead than is taken meanwhile. */

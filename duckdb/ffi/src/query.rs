@@ -9,6 +9,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Tells whether the user asked to stop.
 pub type PsInterruptedFn = Option<unsafe extern "C" fn(context: *mut c_void) -> bool>;
@@ -125,6 +126,18 @@ pub unsafe extern "C" fn ps_query_abort_uploads(query: *const PsQuery) {
     // SAFETY: the caller vouches for it.
     if let Ok(query) = unsafe { handle(query, "query") } {
         quiet((), || query.query.abort_uploads());
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `query` came from this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_query_repeats_for(query: *const PsQuery, ms: u64) {
+    // SAFETY: the caller vouches for it.
+    if let Ok(query) = unsafe { handle(query, "query") } {
+        quiet((), || query.query.repeats_for(Duration::from_millis(ms)));
     }
 }
 

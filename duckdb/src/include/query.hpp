@@ -9,6 +9,8 @@
 #include "setting_values.hpp"
 #include "wrap.hpp"
 
+#include <chrono>
+
 namespace penstock {
 
 class MovingBound;
@@ -26,6 +28,35 @@ public:
 private:
 	mutex lock;
 	ErrorData kept;
+};
+
+//! Failures of files whose statements have ended: they wait for a statement that can throw.
+class LateFailures {
+public:
+	void Keep(const ErrorData &failure);
+	//! Takes over what another place has kept.
+	void Keep(LateFailures &other);
+	//! Takes what is kept and says what was lost: the first few by name, and how many others. Empty where nothing is.
+	string Take();
+
+private:
+	mutex lock;
+	vector<string> first;
+	idx_t count = 0;
+};
+
+//! How long files that end outside any statement may go on repeating requests that fail: one time for all of them,
+//! since nobody can interrupt them, and a database that is closed waits for each.
+class LatePatience {
+public:
+	uint64_t LeftMs();
+	//! A statement begins, so this was not the end.
+	void Renew();
+
+private:
+	mutex lock;
+	std::chrono::steady_clock::time_point until;
+	bool has_begun = false;
 };
 
 //! Secrets whose own values a store refused, and that are made anew from their REFRESH_INFO since.
@@ -56,8 +87,10 @@ public:
 	SettingValues settings;
 	Wraps wraps;
 	RefreshedSecrets refreshed;
-	//! What failed after its connection was gone: the next statement of any connection fails.
-	KeptFailure late;
+	//! What failed after its connection was gone: the next statement of any connection fails. If none follows, it is
+	//! written to stderr.
+	LateFailures late;
+	LatePatience patience;
 
 	//! False once the database is being destroyed.
 	bool IsAlive() const {
@@ -202,11 +235,15 @@ private:
 //! Makes an operator above another one of a physical plan.
 using MakePass = std::function<PhysicalOperator &(PhysicalPlan &plan, PhysicalOperator &child)>;
 
+//! Whether the connection runs a statement now.
+bool RunsStatement(ClientContext &client);
+
 //! What a connection remembers between calls: the statement that runs now.
 class ClientIo : public ClientContextState {
 public:
 	explicit ClientIo(shared_ptr<Engine> engine) : engine(std::move(engine)) {
 	}
+	~ClientIo() override;
 	static shared_ptr<ClientIo> Get(ClientContext &context, const shared_ptr<Engine> &engine);
 
 	//! What a connection has remembered, if anything.
@@ -273,7 +310,7 @@ private:
 	shared_ptr<Query> current;
 	vector<MakePass> passes;
 	ReadAheadDepth depth;
-	KeptFailure late;
+	LateFailures late;
 	vector<weak_ptr<WriterState>> left_over;
 };
 

@@ -8,7 +8,7 @@ use super::stream::Stream;
 use super::together::{self, Brought};
 use super::version::Version;
 use super::whole::{self, Whole};
-use super::{Known, ask, coming, tail_first};
+use super::{Known, ask, coming, look, tail_first};
 use crate::cache::{CachedObject, Piece};
 use crate::cause::Cause;
 use crate::location::Location;
@@ -32,15 +32,7 @@ pub(super) async fn open_fetch(
     if window == 0 {
         return asked(query, at, known.immutable).await;
     }
-    let from_tail = tail_first(&at.key) || known.footer_size_bytes.is_some();
-    let range = if from_tail && at.mount.serves_suffix() {
-        GetRange::Suffix(window)
-    } else {
-        // The size that a table format told need not be right: whatever comes is of the object.
-        let size = known.meta.size_bytes.filter(|_| from_tail).unwrap_or(window);
-        let start = size.saturating_sub(window);
-        GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
-    };
+    let range = first_range(at, known, window);
     let whole = Mutex::new(None);
     let brought = || request(query, at, (range, window), will_come, &whole);
     match together::opened(query, at, (Some(range), known.immutable), brought).await? {
@@ -50,6 +42,48 @@ pub(super) async fn open_fetch(
             fetch_whole(query, at, stream).await
         }
     }
+}
+
+/// One HEAD, or that of another query, for an object of which the bytes of a version are here. The
+/// GET that opens it, where HEAD tells of another version.
+pub(super) async fn confirmed(
+    query: &Arc<QueryCore>,
+    at: &Location,
+    known: &Known,
+    (here, window): (&ObjectMeta, u64),
+) -> Result<Opened> {
+    if window == 0 {
+        return asked(query, at, known.immutable).await;
+    }
+    let whole = Mutex::new(None);
+    let brought = || async {
+        match look(query, at, Some(here)).await? {
+            Some(meta) => Ok(meta.size_bytes.is_some().then_some(Brought { meta, bytes: None })),
+            None => {
+                let range = first_range(at, known, window);
+                request(query, at, (range, window), None, &whole).await
+            }
+        }
+    };
+    match together::opened(query, at, (None, known.immutable), brought).await? {
+        Some(opened) => Ok(opened),
+        None => {
+            let stream = whole.into_inner().unwrap_or_else(PoisonError::into_inner);
+            fetch_whole(query, at, stream).await
+        }
+    }
+}
+
+/// The range by which an object is opened.
+fn first_range(at: &Location, known: &Known, window: u64) -> GetRange {
+    let from_tail = tail_first(&at.key) || known.footer_size_bytes.is_some();
+    if from_tail && at.mount.serves_suffix() {
+        return GetRange::Suffix(window);
+    }
+    // The size that a table format told need not be right: whatever comes is of the object.
+    let size = known.meta.size_bytes.filter(|_| from_tail).unwrap_or(window);
+    let start = size.saturating_sub(window);
+    GetRange::Bounded(ByteRange { start, end: start.saturating_add(window) })
 }
 
 /// Sends that GET; `None` where the server does not serve ranges, or tells no size. What it sends

@@ -18,6 +18,7 @@ mod files;
 pub mod filters;
 mod flight;
 mod flow;
+mod heads;
 mod held;
 mod kept;
 mod neighbours;
@@ -47,6 +48,7 @@ pub(crate) use columns::LATENCY_MIN;
 pub(crate) use delivered::Delivered;
 use filters::{Filter, Filters, Order, Ranges};
 pub(crate) use flight::Flights;
+pub(crate) use heads::Heads;
 pub(crate) use held::{HeldCache, Shown};
 pub(crate) use neighbours::Neighbours;
 pub(crate) use opened::Opened;
@@ -67,11 +69,11 @@ use crate::attempt::{Weight, retry};
 use crate::cache::CachedObject;
 use crate::cause::Cause;
 use crate::location::Location;
-use crate::metadata::{Remembered, Validity};
+use crate::metadata::Remembered;
 use crate::names::Listed;
 use crate::query::{Query, QueryCore};
 use crate::warm::{Coming, may_warm, warm};
-use asking::{asked, open_fetch};
+use asking::{confirmed, open_fetch};
 use opened::kept_whole;
 use openings::{first_bytes, is_packed, opening_bytes};
 use penstock_base::settings::Validation;
@@ -275,16 +277,20 @@ async fn find_out(
     };
     let trusted = |meta: &ObjectMeta| engine.range_support.is_served(at) || is_here(meta);
     let mut size_bytes = known.meta.size_bytes;
+    let heads = &at.mount.heads;
     match query.remembered(at, Validation::Time) {
         Remembered::Fresh(meta) if meta.size_bytes.is_some() && trusted(&meta) => {
             query.scope.count(Metric::MetadataHits, 1);
             warm_known(&meta);
             return Ok(Opened::new(meta));
         }
-        Remembered::Stale(meta) if near(&meta) && trusted(&meta) => {
+        Remembered::Stale(meta)
+            if near(&meta) && trusted(&meta) && !heads.are_doubted(&at.id()) =>
+        {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);
-            return Box::pin(asked(query, at, known.immutable)).await;
+            let window = opening_bytes(query, at, known, meta.size_bytes, 0);
+            return Box::pin(confirmed(query, at, known, (&meta, window))).await;
         }
         Remembered::Fresh(meta) | Remembered::Stale(meta) => {
             query.scope.count(Metric::MetadataMisses, 1);
@@ -363,39 +369,60 @@ pub(crate) async fn stat(query: &QueryCore, at: &Location) -> Result<ObjectMeta>
     cell.get_or_try_init(|| ask(query, at)).await.cloned()
 }
 
-/// One HEAD.
+/// What the store says of an object now: by HEAD, and by a GET of one byte where that tells of
+/// another version than is known.
 pub(crate) async fn ask(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
-    let asked = Instant::now();
-    let answer =
-        retry(query, (Cause::Open, "HEAD", at), Weight::Small, || at.mount.store.stat(&at.key))
-            .await;
-    let answer = match answer {
-        Ok(meta) => settled(query, at, meta).await,
-        refused => refused,
+    let known = match query.remembered(at, Validation::Time) {
+        Remembered::Fresh(meta) | Remembered::Stale(meta) => Some(meta),
+        Remembered::Nothing => None,
     };
-    match &answer {
+    if let Some(meta) = look(query, at, known.as_ref()).await? {
+        return Ok(meta);
+    }
+    let asked = Instant::now();
+    let answer = first_byte(query, at).await;
+    heard(query, at, asked, &answer);
+    answer
+}
+
+/// One HEAD; `None` where it tells of another version than is known. A GET decides then.
+pub(crate) async fn look(
+    query: &QueryCore,
+    at: &Location,
+    known: Option<&ObjectMeta>,
+) -> Result<Option<ObjectMeta>> {
+    let asked = Instant::now();
+    let heads = &at.mount.heads;
+    let by_head = heads.are_believed();
+    let stat = || at.mount.store.stat(&at.key);
+    let answer = match by_head {
+        true => retry(query, (Cause::Open, "HEAD", at), Weight::Small, stat).await,
+        false => first_byte(query, at).await,
+    };
+    if let (Ok(told), Some(known)) = (&answer, known.filter(|_| by_head))
+        && !Version::of(known).matches(told)
+    {
+        heads.doubt(at.id(), known);
+        return Ok(None);
+    }
+    heard(query, at, asked, &answer);
+    answer.map(Some)
+}
+
+/// Remembers what the store said of an object.
+fn heard(query: &QueryCore, at: &Location, asked: Instant, answer: &Result<ObjectMeta>) {
+    match answer {
         Ok(meta) => query.confirm(at, meta, asked),
         Err(error) if error.kind() == Kind::NotFound => query.forget(at),
         Err(_) => {}
     }
-    answer
 }
 
-/// What a HEAD told, unless it gives another size than this very version was known to have: the
-/// answer that comes with bytes is believed then.
-async fn settled(query: &QueryCore, at: &Location, told: ObjectMeta) -> Result<ObjectMeta> {
-    let (Remembered::Fresh(known) | Remembered::Stale(known)) =
-        query.engine.metadata.get(at, Validity::Asked, None)
-    else {
-        return Ok(told);
-    };
-    if !Version::of(&known).is_contradicted_by(&Version::of(&told)) {
-        return Ok(told);
-    }
+/// One GET of one byte.
+async fn first_byte(query: &QueryCore, at: &Location) -> Result<ObjectMeta> {
     let first = || GetRequest::from(GetRange::Bounded(ByteRange { start: 0, end: 1 }));
     let get = || at.mount.store.get(&at.key, first());
-    let answer = retry(query, (Cause::Open, "GET", at), Weight::Small, get).await?;
-    Ok(answer.meta)
+    retry(query, (Cause::Open, "GET", at), Weight::Small, get).await.map(|answer| answer.meta)
 }
 
 /// Parquet readers begin at the end.

@@ -8,7 +8,7 @@ use crate::read::neighbours::Place;
 use crate::read::reader::Reader;
 use crate::read::version::Version;
 use crate::read::whole::{Whole, is_kept};
-use crate::read::{Known, ask};
+use crate::read::{Known, look};
 use penstock_base::settings::Validation;
 use penstock_base::{Metric, Result};
 use penstock_store::ObjectMeta;
@@ -94,7 +94,8 @@ pub(super) async fn kept_whole(
     let version = Version::of(&meta);
     let is_proof = |answered: ObjectMeta| version.is_proven_by(&Version::of(&answered));
     // Whatever else the answer is, the GET has it in its own words, and counts.
-    let is_same = ask(query, at).await.is_ok_and(is_proof);
+    let told = look(query, at, Some(&meta)).await.ok().flatten();
+    let is_same = told.is_some_and(is_proof);
     is_same.then(|| {
         query.scope.count(Metric::MetadataMisses, 1);
         Opened::of_whole(meta, Whole::kept())

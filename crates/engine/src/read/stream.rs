@@ -8,6 +8,7 @@ use crate::pace::millis;
 use crate::pace::trickle::Stretch;
 use crate::query::{Query, QueryCore};
 use crate::read::arrived;
+use crate::read::heads::told_apart;
 use crate::read::room::Room;
 use crate::read::sending::{Unasked, get};
 use crate::read::through::{self, Through, Wants};
@@ -167,12 +168,17 @@ impl Stream {
         range: GetRange,
     ) -> Result<Stream> {
         let request = GetRequest { range, if_match: version.if_match(), ..GetRequest::default() };
-        let stream = Stream::start(query, at, (Cause::Read, request))
-            .await
-            .map_err(|error| told_as_change(error, at))?;
-        if !version.matches(&stream.meta) {
-            return Err(mismatch(version, &stream.meta, at.url()));
-        }
+        let stream = match Stream::start(query, at, (Cause::Read, request)).await {
+            Ok(stream) if version.matches(&stream.meta) => stream,
+            Ok(stream) => {
+                let error = mismatch(version, &stream.meta, at.url());
+                return Err(told_apart(query, at, version, error).await);
+            }
+            Err(error) => {
+                let error = told_as_change(error, at);
+                return Err(told_apart(query, at, version, error).await);
+            }
+        };
         if matches!(range, GetRange::Bounded(asked) if asked != stream.range) {
             return Err(Error::new(
                 Kind::Unsupported,

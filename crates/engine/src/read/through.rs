@@ -11,8 +11,8 @@ use crate::cause::Cause;
 use crate::location::Location;
 use crate::metadata::{Remembered, Validity};
 use crate::query::QueryCore;
-use crate::read::ask;
 use crate::read::flight::Joined;
+use crate::read::look;
 use crate::read::stream::Stream;
 use crate::read::version::Version;
 use bytes::{Buf, Bytes};
@@ -113,8 +113,8 @@ async fn cached(
         return Ok(Some((known, range)));
     }
     query.scope.count(Metric::MetadataMisses, 1);
-    match ask(query, at).await {
-        Ok(meta) if version.matches(&meta) && meta.etag.is_some() => {
+    match look(query, at, Some(&known)).await {
+        Ok(Some(meta)) if version.matches(&meta) && meta.etag.is_some() => {
             request.refuse_unchanged(&meta).map_err(|error| named(error, at))?;
             Ok(Some((meta, range)))
         }

@@ -53,12 +53,6 @@ impl Version {
         (both_tagged || both_timed) && self.same(other)
     }
 
-    /// Whether the other has another size under a tag that promises equal bytes.
-    pub fn is_contradicted_by(&self, other: &Version) -> bool {
-        let tag = self.if_match();
-        tag.is_some() && tag == other.etag && differ(self.size_bytes, other.size_bytes)
-    }
-
     /// Whether both have a tag, and the same one.
     pub fn has_tag_of(&self, other: &Version) -> bool {
         self.etag.is_some() && self.etag == other.etag && self.same(other)
@@ -152,16 +146,6 @@ mod tests {
         for other in [meta(3, Some("b"), 0), meta(3, None, 0)] {
             assert!(told(&other).contains("changed"), "{}", told(&other));
         }
-    }
-
-    #[test]
-    fn only_a_strong_tag_is_contradicted_by_another_size() {
-        let of = |size, tag| Version::of(&meta(size, tag, 0));
-        assert!(of(9, Some("a")).is_contradicted_by(&of(3, Some("a"))));
-        assert!(!of(9, Some("a")).is_contradicted_by(&of(9, Some("a"))));
-        assert!(!of(9, Some("a")).is_contradicted_by(&of(3, Some("b"))));
-        assert!(!of(9, Some("W/\"a\"")).is_contradicted_by(&of(3, Some("W/\"a\""))));
-        assert!(!of(9, None).is_contradicted_by(&of(3, None)));
     }
 
     #[test]

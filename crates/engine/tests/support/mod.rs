@@ -75,6 +75,8 @@ pub struct Scripted {
     pub lists_all: bool,
     /// Answers to HEAD tell the size only.
     pub bare_heads: bool,
+    /// What answers to HEAD tell otherwise than those to GET.
+    pub other_heads: Option<fn(&mut ObjectMeta)>,
     /// Answers carry weak tags only, which promise no equal bytes.
     pub weak_tags: bool,
     /// Answers carry neither tag nor time, as those of a page that is made for each request.
@@ -121,6 +123,7 @@ impl Scripted {
             ranges_ignored: AtomicBool::new(false),
             lists_all: false,
             bare_heads: false,
+            other_heads: None,
             weak_tags: false,
             untold: false,
             endless: false,
@@ -364,6 +367,9 @@ impl Store for Scripted {
         self.weaken(&mut meta);
         if self.bare_heads {
             (meta.etag, meta.modified) = (None, None);
+        }
+        if let Some(change) = self.other_heads {
+            change(&mut meta);
         }
         lost(fault, Ok(meta)).await
     }

@@ -198,7 +198,7 @@ impl Failure {
                 format!("the server has no object yet, and says to ask later ({label})")
             }
             Kind::Corrupt if self.status < 300 => {
-                format!("the server answered {label}, which is no object")
+                format!("the server answered {label}, which is neither an object nor a success")
             }
             Kind::Throttled => format!("the store asks to slow down ({label})"),
             Kind::Unavailable => format!("the store failed on its side ({label})"),
@@ -250,6 +250,9 @@ impl Failure {
                 "Is there a proxy or login page in between, or is the endpoint a web console?"
                     .to_string(),
             );
+        }
+        if let Some(told) = hint_of_status(self.status) {
+            return Some(told.to_string());
         }
         if kind == Kind::Exhausted {
             return Some("Free space at the store, or write to another one".to_string());
@@ -309,6 +312,18 @@ impl Failure {
              clock, since signatures carry the time"
         ))
     }
+}
+
+/// Advice for what only plain web servers and what stands before them answer.
+fn hint_of_status(status: u16) -> Option<&'static str> {
+    Some(match status {
+        300 => "The URL stands for several variants: name one of them",
+        411 => {
+            "It wants a length of a request without a body: is a proxy in between, or does the URL \
+             take uploads only?"
+        }
+        _ => return None,
+    })
 }
 
 /// The tag that an answer about a condition tells of what is there.

@@ -194,7 +194,7 @@ fn check_key(key: &str) -> Result<Secret> {
 }
 
 fn check_sas(text: &str) -> Result<Secret> {
-    sas::parse(text).map_err(|_| wrong("SharedAccessSignature has no `sig=` part; was it cut?"))
+    sas::parse(text).map_err(|error| wrong(&format!("SharedAccessSignature: {}", error.message())))
 }
 
 fn is_web_url(text: &str) -> bool {

@@ -3,7 +3,9 @@
 //! Taken are: the query with or without its `?`, a whole URL that ends with it, the words
 //! `SharedAccessSignature=` before it, quotes and line breaks around it, `&amp;` for `&`, and a
 //! `sig` whose `+`, `/` and `=` are encoded, not encoded, or encoded twice. What leaves here is
-//! the query in one spelling. No error repeats a piece of it.
+//! the query in one spelling. What else such a URL asks for (`restype=container&comp=list`, as the
+//! portal's tools write it) would go with each request, and is left out. No error repeats a piece
+//! of it.
 
 use penstock_base::{Error, Kind, Result, Secret};
 use percent_encoding::{
@@ -20,20 +22,46 @@ const DECODED: &AsciiSet = &IN_VALUE.add(b'%');
 /// Parameters of which every signature has one beside `sig`.
 const COMPANIONS: &[&str] = &["sv", "se", "sp", "si", "sr", "ss"];
 
+/// Parameters that name another blob than the one that is there now.
+const OTHER_BLOBS: &[&str] = &["snapshot", "versionid"];
+/// Parameters of a signature that set headers of the answer.
+const ANSWERS: &[&str] = &["rscc", "rscd", "rsce", "rscl", "rsct"];
+/// The other ones begin with `s`, and are no longer than this. The service's own that begin so are.
+const NAME_CHARS_MAX: usize = 7;
+
 /// Reads a signature in any of the forms.
 ///
 /// # Errors
-/// `Invalid` for a text without `sig=`.
+/// `Invalid` for a text without `sig=`, and for one that names a snapshot or a version.
 pub(crate) fn parse(text: &str) -> Result<Secret> {
     let query = bare(text);
-    match is_signature(&query) {
-        true => Ok(Secret::new(normal(&query))),
-        false => Err(Error::new(
+    if !is_signature(&query) {
+        return Err(Error::new(
             Kind::Invalid,
             "the shared access signature has no `sig=` part; was it cut?",
         )
-        .with_hint("Write it as the portal shows it: sv=...&se=...&sp=...&sig=...")),
+        .with_hint("Write it as the portal shows it: sv=...&se=...&sp=...&sig=..."));
     }
+    let names = || query.split('&').filter_map(named).map(|(name, _)| name.trim());
+    let is_asked = |other: &&&str| names().any(|name| name.eq_ignore_ascii_case(other));
+    if let Some(other) = OTHER_BLOBS.iter().find(is_asked) {
+        return Err(Error::new(
+            Kind::Invalid,
+            format!("the signed URL has `{other}=`, which Azure URLs here cannot name"),
+        )
+        .with_hint("Read it by its https:// URL, or leave that parameter out"));
+    }
+    let signed: Vec<&str> = query.split('&').filter(|pair| is_of_signature(pair)).collect();
+    Ok(Secret::new(normal(&signed.join("&"))))
+}
+
+/// Whether a pair belongs to a signature, also to one of a later version of the service.
+fn is_of_signature(pair: &str) -> bool {
+    named(pair).is_some_and(|(name, _)| {
+        let name = name.trim();
+        let is_own = name.starts_with('s') && name.len() <= NAME_CHARS_MAX;
+        is_own || ANSWERS.contains(&name)
+    })
 }
 
 /// Whether a text is a signature and nothing else: no connection string, no URL.
@@ -153,6 +181,34 @@ mod tests {
             raw.replace("ab+c", "ab+\r\nc"),
         ] {
             assert_eq!(parse(&text).unwrap().reveal(), PLAIN, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_url_asks_for_beside_is_left_out() {
+        const OTHERS: &str = "restype=container&comp=list&prefix=a%2F&delimiter=%2F&marker=m\
+                              &maxresults=5&include=metadata&timeout=30&showonly=files\
+                              &startFrom=a&api-version=2024-11-04&where=x&Comp=tags&x";
+        for text in [
+            format!("{OTHERS}&{PLAIN}"),
+            format!("{PLAIN}&{OTHERS}"),
+            format!("https://acc.blob.core.windows.net/c?{OTHERS}&{PLAIN}"),
+            format!("?{OTHERS}&{PLAIN}").replace('&', "&amp;"),
+        ] {
+            assert_eq!(parse(&text).unwrap().reveal(), PLAIN, "{text}");
+        }
+        let delegated = "skoid=a&sktid=b&skt=c&ske=d&sks=b&skv=e&saoid=f&suoid=g&scid=h&sdd=1\
+                         &ses=i&sip=1.2.3.4&spr=https&st=j&rscc=k&rsct=l&sv=1&sr=d&sp=r&sig=YWI%3D";
+        assert_eq!(parse(delegated).unwrap().reveal(), delegated);
+    }
+
+    #[test]
+    fn another_blob_than_the_present_one_is_refused_by_name() {
+        for (name, spelt) in [("snapshot", "snapshot"), ("versionid", "versionId")] {
+            let error = parse(&format!("{spelt}=2026-01-01&{PLAIN}")).unwrap_err();
+            assert!(error.message().contains(name), "{error}");
+            assert!(error.hint().unwrap().contains("https://"), "{error}");
+            assert!(!format!("{error:?}").contains("ab%2B"), "{error}");
         }
     }
 

@@ -269,7 +269,7 @@ impl StreamingStore for AzureStore {
         let ask = Ask { query: &[("comp", "tags")], headers, payload, ..Ask::default() };
         let response = self.wire.send(OPERATION, key, Method::PUT, ask).await?;
         match response.status {
-            200 | 201 | 204 => self.acknowledged(response, OPERATION, key).await,
+            204 => self.acknowledged(response, OPERATION, key).await,
             _ => Err(about_tags(self.wire.refused(response, OPERATION, key).await)),
         }
     }

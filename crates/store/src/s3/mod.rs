@@ -30,6 +30,7 @@ use crate::answer::{self, Extent};
 use crate::notes;
 use crate::options::StoreOptions;
 use crate::stat::stat;
+use crate::suffixes::Suffixes;
 use crate::{
     Body, Capabilities, Connections, CopySource, ETag, GetRange, GetRequest, GetResponse,
     HttpClient, HttpResponse, ListPage, ListRequest, ObjectMeta, Part, Payload, Profile,
@@ -44,7 +45,7 @@ use checksum::Seal;
 use config::{ChecksumChoice, S3Config, Service};
 use penstock_base::{ByteRange, Error, Kind, Result};
 use request::{Call, Outcome, Sender};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 /// Longest listing or batch answer: 1000 keys of 1024 bytes, each byte escaped, and room.
@@ -63,8 +64,7 @@ const WRITE_METADATA: &str = "penstock-write";
 pub struct S3Store {
     sender: Sender,
     seal: Seal,
-    /// The service serves no ranges that are counted from the end.
-    suffix_refused: AtomicBool,
+    suffixes: Suffixes,
     /// The service answers HEAD otherwise than GET.
     head_refused: AtomicBool,
     /// The service takes no removals of many objects at once.
@@ -108,7 +108,7 @@ impl S3Store {
         S3Store {
             sender: Sender::new(config, http, auth),
             seal,
-            suffix_refused: AtomicBool::new(false),
+            suffixes: Suffixes::default(),
             head_refused: AtomicBool::new(false),
             batch_refused: AtomicBool::new(false),
         }
@@ -230,13 +230,13 @@ impl S3Store {
     async fn written(
         &self,
         call: &Call<'_>,
-        mut response: HttpResponse,
+        response: HttpResponse,
     ) -> Result<(ETag, Option<SystemTime>)> {
-        let etag = answer::text_header(&response.headers, ETAG.as_str());
+        let headers = response.headers.clone();
+        self.sender.acknowledged(call, response).await?;
+        let etag = answer::text_header(&headers, ETAG.as_str());
         let etag = self.require_tag(call, etag.map(|text| ETag::parse(&text)))?;
-        let read = response.body.read_to_bytes(ANSWER_BYTES_MAX).await;
-        read.map_err(|error| self.named(call, error))?;
-        Ok((etag, answer::written_at(&response.headers)))
+        Ok((etag, answer::written_at(&headers)))
     }
 
     /// What an answer with an object's bytes says.
@@ -307,7 +307,7 @@ impl Store for S3Store {
         Capabilities {
             write: true,
             list: true,
-            suffix_range: !self.suffix_refused.load(Ordering::Relaxed),
+            suffix_range: !self.suffixes.are_refused(),
             conditional_put: !self.is_gcs(),
             conditional_delete: !self.is_gcs() || self.knows_generations(),
             list_etag: true,
@@ -333,7 +333,7 @@ impl Store for S3Store {
             return self.get_nothing(key, &request).await;
         }
         if let GetRange::Suffix(count) = request.range
-            && self.suffix_refused.load(Ordering::Relaxed)
+            && self.suffixes.are_refused()
         {
             return self.get_end(key, count, &request).await;
         }
@@ -348,14 +348,26 @@ impl Store for S3Store {
             call = call.header(name, &value)?;
         }
         match self.send_asking(&call).await? {
-            Outcome::Done(response) => self.answered(&call, &request, response),
+            Outcome::Done(response) => {
+                if matches!(request.range, GetRange::Suffix(_)) {
+                    self.suffixes.served();
+                }
+                self.answered(&call, &request, response)
+            }
             Outcome::Refused { failure, headers } if failure.status == 416 => {
                 self.behind_the_end(&call, &request, failure, &headers).await
             }
             Outcome::Refused { failure, .. } => {
                 if let Some(count) = S3Store::refuses_suffix(&request, &failure)
+                    && let Ok(answer) = self.get_end_instead(key, count, &request).await
+                {
+                    return Ok(answer);
+                }
+                if let GetRange::Suffix(count) = request.range
+                    && self.suffixes.failed(&failure)
                     && let Ok(answer) = self.get_end(key, count, &request).await
                 {
+                    self.suffixes.came_by_offsets();
                     return Ok(answer);
                 }
                 Err(self.sender.refusal(&call, failure))

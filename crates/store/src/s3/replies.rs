@@ -14,7 +14,7 @@ use crate::answer::{Failure, parse_iso_date};
 use crate::notes::told_class;
 use crate::s3::request::{NO_STORE_HINT, strange};
 use crate::streaming::{split_version, versioned};
-use crate::xml::{Element, walk};
+use crate::xml::{Element, is_error_document, walk};
 use crate::{ETag, ListEntry, ListPage, ObjectMeta, Removed};
 use ::http::HeaderMap;
 use penstock_base::{Error, Kind, Result, Retry};
@@ -107,7 +107,7 @@ fn decode_url(text: &str) -> Result<String> {
 /// `Corrupt` for an answer without one.
 pub(crate) fn parse_upload_id(bytes: &[u8]) -> Result<String> {
     let mut id = None;
-    walk_root(bytes, &["InitiateMultipartUploadResult"], "an upload id", |element| {
+    walk_written(bytes, "InitiateMultipartUploadResult", "an upload id", |element| {
         if element.is_at(&["UploadId"]) {
             id = Some(element.text.trim().to_string());
         }
@@ -122,22 +122,15 @@ pub(crate) fn parse_upload_id(bytes: &[u8]) -> Result<String> {
 /// The service's own error, which S3 may put into an answer of status 200; `Corrupt` for anything
 /// else that does not say what was written, such as a proxy's web page.
 pub(crate) fn parse_written(bytes: &[u8], root: &str) -> Result<(ETag, Option<SystemTime>)> {
-    let (mut etag, mut modified, mut failed) = (None, None, false);
-    let walked = walk_root(bytes, &[root, "Error"], "the result of the write", |element| {
-        failed |= element.path[0] == "Error";
+    let (mut etag, mut modified) = (None, None);
+    walk_written(bytes, root, "the result of the write", |element| {
         match element.path.last().map(String::as_str) {
             Some("ETag") if element.path.len() == 2 => etag = Some(ETag::parse(element.text)),
             Some("LastModified") => modified = parse_iso_date(element.text),
             _ => {}
         }
         Ok(())
-    });
-    if failed {
-        // Status 500: the work was begun and its end is not known, unless the code says more.
-        let failure = Failure::parse(500, &HeaderMap::new(), bytes, SystemTime::now());
-        return Err(late_failure(failure));
-    }
-    walked?;
+    })?;
     let etag = etag.filter(|etag| !etag.0.is_empty()).ok_or_else(|| strange("an ETag"))?;
     Ok((etag, modified))
 }
@@ -161,7 +154,7 @@ pub(crate) fn parse_deleted(
         let key = key.ok_or_else(|| strange("a name in the batch's results"))?;
         Ok::<_, Error>(version.map_or_else(|| key.clone(), |id| versioned(&key, &id)))
     };
-    walk_root(bytes, &["DeleteResult"], "the results of the batch", |element| {
+    walk_written(bytes, "DeleteResult", "the results of the batch", |element| {
         if element.is_at(&["Error", "Key"]) || element.is_at(&["Deleted", "Key"]) {
             key = Some(element.text.to_string());
         } else if element.is_at(&["Error", "VersionId"]) || element.is_at(&["Deleted", "VersionId"])
@@ -231,6 +224,22 @@ fn walk_root(
         visit(element)
     });
     walked.map_err(|error| error.with_hint(NO_STORE_HINT))
+}
+
+/// The same of the answer to a write: S3 may put an error into an answer of status 200.
+fn walk_written(
+    bytes: &[u8],
+    root: &str,
+    what: &str,
+    visit: impl FnMut(Element<'_>) -> Result<()>,
+) -> Result<()> {
+    let walked = walk_root(bytes, &[root], what, visit);
+    if walked.is_err() && is_error_document(bytes) {
+        // Status 500: the work was begun and its end is not known, unless the code says more.
+        let failure = Failure::parse(500, &HeaderMap::new(), bytes, SystemTime::now());
+        return Err(late_failure(failure));
+    }
+    walked
 }
 
 /// A failure that a 200 carried: worth another try unless the code says otherwise.

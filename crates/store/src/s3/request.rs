@@ -83,11 +83,14 @@ pub(crate) enum Outcome {
 }
 
 /// Whether a status says that a request was carried out: one that reads needs an object or a
-/// document, and of one that changes something "accepted" (202) is no end.
+/// document, and one that changes something has what the protocol says of it. Ceph can be set to
+/// answer the making of an object with 201 or 204, and some services answer a removal with 200.
 fn is_done(method: &Method, status: u16) -> bool {
     match *method {
         Method::GET | Method::HEAD => answer::is_object(status),
-        _ => matches!(status, 200..=299) && status != 202,
+        Method::PUT => matches!(status, 200 | 201 | 204),
+        Method::DELETE => matches!(status, 200 | 204),
+        _ => status == 200,
     }
 }
 
@@ -218,7 +221,7 @@ impl Sender {
         if !text.is_empty() && !text.starts_with(b"<") {
             return Err(self.named(call, strange("all signs of a store: its body is no XML")));
         }
-        match is_error_document(&bytes) {
+        match crate::xml::is_error_document(&bytes) {
             true => Err(self.refusal(call, failure)),
             false => Ok(()),
         }
@@ -474,17 +477,6 @@ pub(crate) fn strange(what: &str) -> Error {
     Error::new(Kind::Corrupt, format!("the store's answer lacks {what}"))
         .with_retry(Retry::Briefly)
         .with_hint(NO_STORE_HINT)
-}
-
-/// Whether an answer is S3's `<Error>`. Other documents have elements of the name `Code`, too.
-fn is_error_document(bytes: &[u8]) -> bool {
-    let mut is_error = false;
-    // What is no XML is no such document.
-    let _ = crate::xml::walk(bytes.trim_ascii_start(), |element| {
-        is_error |= element.path.first().is_some_and(|root| root == "Error");
-        Ok(())
-    });
-    is_error
 }
 
 #[cfg(test)]

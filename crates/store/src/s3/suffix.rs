@@ -44,7 +44,7 @@ impl S3Store {
         if let Some(count) = S3Store::refuses_suffix(request, &failure)
             && meta.size_bytes > Some(0)
         {
-            return self.get_end(key, count, request).await;
+            return self.get_end_instead(key, count, request).await;
         }
         // Headers of the refusal describe the refusal's body.
         let meta = ObjectMeta { content_type: None, ..meta };
@@ -57,21 +57,47 @@ impl S3Store {
     ///
     /// # Errors
     /// As [`Store::get`].
+    pub(super) async fn get_end_instead(
+        &self,
+        key: &str,
+        count: u64,
+        request: &GetRequest,
+    ) -> Result<GetResponse> {
+        let answer = self.get_end(key, count, request).await?;
+        if !answer.ranges.are_ignored() && !answer.range.is_empty() {
+            self.suffixes.refuse();
+        }
+        Ok(answer)
+    }
+
+    /// The last bytes by their offsets.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
     pub(super) async fn get_end(
         &self,
         key: &str,
         count: u64,
         request: &GetRequest,
     ) -> Result<GetResponse> {
+        match self.end_of(key, count, request).await {
+            // The tag was HEAD's, and GET knows another one.
+            Err(error)
+                if request.is_contradicted(&error)
+                    && !self.head_refused.swap(true, Ordering::Relaxed) =>
+            {
+                self.end_of(key, count, request).await
+            }
+            end => end,
+        }
+    }
+
+    async fn end_of(&self, key: &str, count: u64, request: &GetRequest) -> Result<GetResponse> {
         let meta = self.stat(key).await?;
         let size = meta.size_bytes.unwrap_or_default();
         let range = ByteRange { start: size.saturating_sub(count), end: size };
         let if_match = request.if_match.clone().or(meta.etag.filter(ETag::is_strong));
         let bounded = GetRequest { range: GetRange::Bounded(range), if_match, ..request.clone() };
-        let answer = self.get(key, bounded).await?;
-        if !answer.ranges.are_ignored() && !range.is_empty() {
-            self.suffix_refused.store(true, Ordering::Relaxed);
-        }
-        Ok(answer)
+        self.get(key, bounded).await
     }
 }

@@ -121,12 +121,8 @@ pub(crate) async fn unpacked(
     object: &str,
 ) -> Result<(Body, bool)> {
     if may_be_label(codings, key) {
-        let mut first = vec![0; LOOK_BYTES];
-        let filled = body.read_full(&mut first).await?;
-        first.truncate(filled);
-        let first = Bytes::from(first);
-        let is_label = !is_packed_twice(codings[0], &first, object).await;
-        body = Body::Joined(first, Box::new(body));
+        let (looked_at, is_label) = looked_at(body, codings, object).await?;
+        body = looked_at;
         if is_label {
             return Ok((body, false));
         }
@@ -134,6 +130,23 @@ pub(crate) async fn unpacked(
     let undo =
         |body, coding: &Coding| Body::Unpacked(Box::new(Unpacked::new(body, *coding, object)));
     Ok((codings.iter().rev().fold(body, undo), true))
+}
+
+/// A body that has the beginning of a file whose coding may be its label, and whether it is.
+///
+/// # Errors
+/// As a read of the body.
+pub(crate) async fn looked_at(
+    mut body: Body,
+    codings: &[Coding],
+    object: &str,
+) -> Result<(Body, bool)> {
+    let mut first = vec![0; LOOK_BYTES];
+    let filled = body.read_full(&mut first).await?;
+    first.truncate(filled);
+    let first = Bytes::from(first);
+    let is_label = !is_packed_twice(codings[0], &first, object).await;
+    Ok((Body::Joined(first, Box::new(body)), is_label))
 }
 
 /// Whether what is packed so begins as a file of the same packing does.

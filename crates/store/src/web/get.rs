@@ -58,7 +58,7 @@ impl HttpStore {
 
     /// The last bytes, asked for as such unless the server is known not to serve that.
     async fn get_suffix(&self, key: &str, count: u64, request: &GetRequest) -> Result<GetResponse> {
-        if self.suffix_refused.load(Ordering::Relaxed) {
+        if self.suffixes.are_refused() {
             return self.get_end(key, count, request).await;
         }
         match self.ask(key, request).await? {
@@ -66,14 +66,21 @@ impl HttpStore {
                 let has_more = answer.meta.size_bytes.is_none_or(|size| size > count);
                 let is_whole = matches!(answer.ranges, Ranges::Ignored | Ranges::Offered);
                 if is_whole && has_more {
-                    self.suffix_refused.store(true, Ordering::Relaxed);
+                    self.suffixes.refuse();
                 }
+                self.suffixes.served();
                 Ok(answer)
             }
             Came::Part { named: Some(_), .. } => self.get_end_instead(key, count, request).await,
             Came::Part { named: None, .. } => self.get_all_instead(key, request).await,
             Came::Refused { failure, headers } => {
                 if let Some(answer) = self.behind_the_end(key, request, &failure, &headers).await? {
+                    return Ok(answer);
+                }
+                if self.suffixes.failed(&failure)
+                    && let Ok(answer) = self.get_end(key, count, request).await
+                {
+                    self.suffixes.came_by_offsets();
                     return Ok(answer);
                 }
                 if !refuses_form(failure.status) {
@@ -95,13 +102,26 @@ impl HttpStore {
     ) -> Result<GetResponse> {
         let answer = self.get_end(key, count, request).await?;
         if !answer.ranges.are_ignored() {
-            self.suffix_refused.store(true, Ordering::Relaxed);
+            self.suffixes.refuse();
         }
         Ok(answer)
     }
 
     /// The last bytes by their offsets, of a size that the server tells first.
     async fn get_end(&self, key: &str, count: u64, request: &GetRequest) -> Result<GetResponse> {
+        match self.end_of(key, count, request).await {
+            // The tag was HEAD's, and GET knows another one.
+            Err(error)
+                if request.is_contradicted(&error)
+                    && !self.head_refused.swap(true, Ordering::Relaxed) =>
+            {
+                self.end_of(key, count, request).await
+            }
+            end => end,
+        }
+    }
+
+    async fn end_of(&self, key: &str, count: u64, request: &GetRequest) -> Result<GetResponse> {
         let meta = self.stat_object(key).await?;
         self.check_version(key, request, &meta)?;
         match meta.size_bytes {
@@ -256,7 +276,7 @@ impl HttpStore {
         response: HttpResponse,
     ) -> Result<Came> {
         let named = |error: Error| self.named("GET", key, error);
-        let HttpResponse { status, headers, body } = response;
+        let HttpResponse { status, headers, mut body } = response;
         let codings = unpack::codings(&headers).map_err(named)?;
         // A server may say by 206 that there are more pages, each an object of its own.
         let is_page = request.range == GetRange::All && answer::is_page(&headers);
@@ -274,16 +294,21 @@ impl HttpStore {
                 return Ok(Came::Part { error, named: told.map(|(range, _)| range), size_bytes });
             }
         };
+        let object = self.object(key);
+        body = body.named(&object);
+        // A range that was not asked for has all of the object.
         let is_part =
-            status == 206 || extent.ranges == Ranges::Served && request.range != GetRange::All;
-        if is_part && !codings.is_empty() && !unpack::may_be_label(&codings, key) {
-            let error = named(unpack::refused_range());
-            return Ok(Came::Part { error, named: None, size_bytes: None });
+            (status == 206 || extent.ranges == Ranges::Served) && request.range != GetRange::All;
+        if is_part && !codings.is_empty() {
+            let is_label;
+            (body, is_label) = self.labelled(body, &codings, (key, extent.range.start)).await?;
+            if !is_label {
+                let error = named(unpack::refused_range());
+                return Ok(Came::Part { error, named: None, size_bytes: None });
+            }
         }
         let meta = answer::object_meta(&headers, extent.size_bytes, "");
         self.check_version(key, request, &meta)?;
-        let object = self.object(key);
-        let body = body.named(&object);
         let answer = GetResponse { meta, range: extent.range, body, ranges: extent.ranges };
         if is_part || codings.is_empty() {
             return Ok(Came::Answer(answer));
@@ -298,6 +323,28 @@ impl HttpStore {
                 ranges: Ranges::Packed,
             },
         }))
+    }
+
+    /// The body of a part that begins at `start`, and whether its codings are only the label of the
+    /// stored file. A server that packs such files once more does so for each of them.
+    async fn labelled(
+        &self,
+        body: Body,
+        codings: &[unpack::Coding],
+        (key, start): (&str, u64),
+    ) -> Result<(Body, bool)> {
+        if !unpack::may_be_label(codings, key) || self.packs_twice.load(Ordering::Relaxed) {
+            return Ok((body, false));
+        }
+        // Only the beginning tells.
+        if start > 0 {
+            return Ok((body, true));
+        }
+        let (body, is_label) = unpack::looked_at(body, codings, &self.object(key)).await?;
+        if !is_label {
+            self.packs_twice.store(true, Ordering::Relaxed);
+        }
+        Ok((body, is_label))
     }
 
     /// Many servers pass over conditions, so the tag of the answer is compared too.

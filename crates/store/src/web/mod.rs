@@ -14,6 +14,7 @@ use crate::advice;
 use crate::answer::{self, Failure};
 use crate::hub::Hub;
 use crate::options::StoreOptions;
+use crate::suffixes::Suffixes;
 use crate::{
     Capabilities, ETag, GetRange, GetRequest, GetResponse, HttpClient, HttpResponse, ListPage,
     ListRequest, ObjectMeta, Part, Payload, Profile, PutOptions, PutResult, Store, UploadId,
@@ -24,7 +25,7 @@ use async_trait::async_trait;
 pub(crate) use location::encoded;
 use location::{Found, Redirects, origin_of, request_url, resolve};
 use penstock_base::{ByteRange, Error, Kind, Result, Secret};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Longest chain of redirects.
 const REDIRECTS_MAX: usize = 10;
@@ -44,8 +45,9 @@ pub struct HttpStore {
     redirects: Redirects,
     /// The server does not answer HEAD (or the URL is signed for GET).
     head_refused: AtomicBool,
-    /// The server serves no ranges that are counted from the end.
-    suffix_refused: AtomicBool,
+    suffixes: Suffixes,
+    /// The server packs files that are packed already, and serves ranges of that.
+    packs_twice: AtomicBool,
 }
 
 /// An answer, or a refusal with its headers.
@@ -157,7 +159,8 @@ impl HttpStore {
             hub,
             redirects: Redirects::default(),
             head_refused: AtomicBool::new(false),
-            suffix_refused: AtomicBool::new(false),
+            suffixes: Suffixes::default(),
+            packs_twice: AtomicBool::new(false),
         })
     }
 
@@ -345,7 +348,7 @@ impl Store for HttpStore {
         Capabilities {
             write: false,
             list: self.hub.is_some(),
-            suffix_range: !self.suffix_refused.load(Ordering::Relaxed),
+            suffix_range: !self.suffixes.are_refused(),
             conditional_put: false,
             conditional_delete: false,
             list_etag: self.hub.is_some(),

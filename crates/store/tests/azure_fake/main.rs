@@ -16,3 +16,4 @@ mod uploads;
 #[path = "../common/versions.rs"]
 mod version_pages;
 mod versions;
+mod writes;

@@ -79,6 +79,28 @@ async fn a_signature_in_the_url_is_used_for_it() {
     }
 }
 
+/// As tools that list a container write it.
+#[tokio::test]
+async fn what_a_pasted_url_asks_for_beside_goes_with_no_request() {
+    let fake = fake();
+    let wrong = fake.connection_string().replace("AccountKey=", "AccountKey=AAAA");
+    let others = "restype=container&comp=list&prefix=a&include=metadata&timeout=9";
+    let query = sas().trim_start_matches('?').to_string();
+    let base = format!("{}/{AZURE_ACCOUNT}/exam", fake.endpoint());
+    for signed in [format!("{others}&{query}"), format!("{query}&{others}")] {
+        works("az://exam", &[("connection_string", &format!("{base}?{signed}"))]).await;
+        for url in ["az://exam", "az://exam/", "az://exam/dir/k"] {
+            works(&format!("{url}?{signed}"), &[("connection_string", &wrong)]).await;
+        }
+        let endpoint = fake.endpoint();
+        let place = [("account_name", AZURE_ACCOUNT), ("endpoint", endpoint.as_str())];
+        works("az://exam", &[place[0], place[1], ("sas_token", &signed)]).await;
+    }
+    let snapshot = format!("az://exam/k?snapshot=2026-01-01T00:00:00Z&{query}");
+    let error = open_url(&snapshot, &[("connection_string", &wrong)]).unwrap_err();
+    assert!(error.to_string().contains("snapshot"), "{error}");
+}
+
 /// As a gateway's back end has it.
 #[tokio::test]
 async fn an_account_takes_the_signature_of_its_url() {

@@ -7,6 +7,7 @@ mod common;
 mod odd;
 mod removals;
 mod sums;
+mod writes;
 
 use bytes::Bytes;
 use common::{KEY, Script, client, read_request, xml};

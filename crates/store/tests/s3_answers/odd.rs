@@ -1,7 +1,7 @@
 //! Answers that are no object, parts that nobody asked for, and services without suffix ranges.
 
 use super::common::KEY;
-use super::{EMPTY, bucket, get};
+use super::{EMPTY, bucket, error_xml, get};
 use penstock_base::{ByteRange, Kind, Retry};
 use penstock_store::{GetRange, GetRequest, Payload, PutOptions};
 use std::time::Duration;
@@ -138,6 +138,53 @@ async fn a_service_without_ranges_from_the_end_is_asked_by_offsets() {
         }
         let suffixes = requests.lock().unwrap().iter().filter(|(it, _)| it.contains("=-4")).count();
         assert_eq!(suffixes, 1, "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_suffix_that_fails_each_time_is_asked_for_by_offsets() {
+    let (store, requests) = bucket(KEY, |_, head| {
+        if head.contains("\r\nrange: bytes=-4\r\n") {
+            return "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n".to_string();
+        }
+        if head.starts_with("HEAD") {
+            return EMPTY.replace("Length: 0", "Length: 10");
+        }
+        let part = "Length: 4\r\nContent-Range: bytes 6-9/10";
+        format!("{}6789", EMPTY.replace("200 OK", "206 Part").replace("Length: 0", part))
+    })
+    .await;
+    let error = get(&*store, GetRange::Suffix(4)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "the first may be one of the moment");
+    for _ in 0..4 {
+        assert_eq!(get(&*store, GetRange::Suffix(4)).await.unwrap(), "6789");
+    }
+    assert!(!store.capabilities().suffix_range);
+    let suffixes = requests.lock().unwrap().iter().filter(|(it, _)| it.contains("=-4")).count();
+    assert_eq!(suffixes, 3);
+}
+
+#[tokio::test]
+async fn the_end_comes_though_head_has_another_tag_than_get() {
+    let (store, _) = bucket(KEY, |_, head| {
+        if head.contains("\r\nrange: bytes=-4\r\n") {
+            return "HTTP/1.1 501 Not Implemented\r\nContent-Length: 0\r\n\r\n".to_string();
+        }
+        if head.starts_with("HEAD") {
+            return EMPTY.replace("Length: 0", "Length: 10").replace("\"e\"", "\"other\"");
+        }
+        if head.contains("\r\nif-match: \"other\"\r\n") {
+            return error_xml("412 Precondition Failed", "PreconditionFailed", "");
+        }
+        let (range, bytes) = match head.contains("\r\nrange: bytes=0-0\r\n") {
+            true => ("Length: 1\r\nContent-Range: bytes 0-0/10", "0"),
+            false => ("Length: 4\r\nContent-Range: bytes 6-9/10", "6789"),
+        };
+        format!("{}{bytes}", EMPTY.replace("200 OK", "206 Part").replace("Length: 0", range))
+    })
+    .await;
+    for _ in 0..2 {
+        assert_eq!(get(&*store, GetRange::Suffix(4)).await.unwrap(), "6789");
     }
 }
 

@@ -100,6 +100,6 @@ fn only_an_error_document_says_that_a_request_was_not_done() {
         ("<DeleteBucketResponse><Code>204</Code></DeleteBucketResponse>", false),
         ("<a><Error><Code>X</Code></Error></a>", false),
     ] {
-        assert_eq!(is_error_document(answer.as_bytes()), expected, "{answer}");
+        assert_eq!(crate::xml::is_error_document(answer.as_bytes()), expected, "{answer}");
     }
 }
