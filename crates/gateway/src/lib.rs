@@ -253,10 +253,11 @@ impl Gateway {
         let followed = Followed::of(&options, &engine)?;
         let buckets = Buckets::new(engine, routes, back_ends, notes_bucket, followed, started);
         let buckets = Arc::new(buckets);
-        let (listener, address) = server::bind("--listen", &options.serve.listen).await?;
+        let (listener, address) =
+            server::bind(&doctor::called("listen"), &options.serve.listen).await?;
         let admin = match options.serve.admin_listen.as_str() {
             "" => None,
-            listen => Some(server::bind("--admin-listen", listen).await?),
+            listen => Some(server::bind(&doctor::called("admin_listen"), listen).await?),
         };
         let admin_address = admin.as_ref().map(|admin| admin.1);
         let begins = begin::begins(address, tls.is_some(), admin_address);
