@@ -63,7 +63,7 @@ def test_reads_writes_globs_and_attach_are_refused(
 def test_a_volume_in_a_file_is_a_local_file(tmp_path: Path) -> None:
     """A device is none: what DuckDB's own file system would read is disabled, and not that."""
     volume = tmp_path / "volume.img"
-    with open(volume, "wb") as made:
+    with volume.open("wb") as made:
         made.truncate(64 << 20)
     command = [str(BUILD / "penstock"), "nvme", "format", str(volume)]
     subprocess.run(command, check=True, capture_output=True)
