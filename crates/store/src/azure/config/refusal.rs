@@ -38,11 +38,12 @@ pub(super) fn not_of_string(
                 "`{host}` is no host of account `{own}` at `{endpoint}`, which the connection \
                  string of {label} names"
             );
-            let hint = format!(
-                "If the account does answer there, write \
-                 BlobEndpoint=https://{host};AccountName={own};AccountKey=... as the connection \
-                 string; else mend the URL"
-            );
+            let string = format!("BlobEndpoint=https://{host};AccountName={own};AccountKey=...");
+            let set = match options.get("connection_string") {
+                Some(_) => advice::set("connection_string", &string),
+                None => format!("SET azure_storage_connection_string = '{string}'"),
+            };
+            let hint = format!("If the account does answer there, {set}; else mend the URL");
             Withheld::new(Kind::Denied, why, hint)
         }
     }

@@ -238,7 +238,11 @@ fn a_connection_string_is_read_at_hosts_of_its_account_alone() {
                     let error = decide(&url, &[(name, string)]).unwrap_err();
                     assert_eq!(error.kind(), Kind::Denied, "{url}");
                     let text = error.to_string();
-                    for part in [host, *own, &format!("BlobEndpoint=https://{host}")] {
+                    let option = match name == names[0] {
+                        true => "set CONNECTION_STRING 'BlobEndpoint",
+                        false => "SET azure_storage_connection_string = 'BlobEndpoint",
+                    };
+                    for part in [host, *own, option, &format!("BlobEndpoint=https://{host};")] {
                         assert!(text.contains(part), "{url}: {part}: {text}");
                     }
                     // A signature of the URL's own goes where the URL says.
