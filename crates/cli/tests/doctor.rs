@@ -236,6 +236,9 @@ fn a_finding_calls_a_setting_as_it_was_given() {
     let dir = served.to_string();
     let dir = ["--dir", dir.as_str()];
     let flag = [&dir[..], &["--listen", "y"]].concat();
+    let by_file = said(true, &[], None);
+    assert!(by_file.contains("-> Add a [[key]]") && !by_file.contains("--"), "{by_file}");
+    assert!(said(false, &flag, None).contains("-> Give --access-key"), "{flag:?}");
     for (said, subject) in [
         (said(true, &[], None), "g:1: listen: "),
         (said(true, &["--listen", "y"], None), "g: --listen: "),
