@@ -136,7 +136,7 @@ Pairs SettingValues::Changed(optional_ptr<ClientContext> client) const {
 	}
 	for (auto &setting : own) {
 		if (setting.slot.Given(db, client, value)) {
-			pairs.Add(setting.key, TextOf(value));
+			pairs.Add(setting.key, RevealSetting(TextOf(value)));
 		}
 	}
 	return pairs;

@@ -6,10 +6,43 @@
 #include "theirs.hpp"
 
 #include <cstdlib>
+#include <unordered_map>
 
 namespace penstock {
 
 namespace {
+
+//! URLs with passwords, by what DuckDB keeps in their place: it shows a setting's value to whoever asks.
+class Passwords {
+public:
+	static string Hide(const ps_setting_info &info, const string &value) {
+		Rows rows(ps_setting_shown(info.name, Borrow(value)));
+		auto shown = rows.Cell(0, idx_t(0));
+		if (shown == value) {
+			return value;
+		}
+		lock_guard<mutex> guard(lock);
+		auto at = shown.find("***");
+		// Another password for the same place is another value.
+		for (idx_t number = 2; !hidden.emplace(shown, value).second && hidden[shown] != value; number++) {
+			shown = rows.Cell(0, idx_t(0));
+			shown.insert(at + 3, std::to_string(number));
+		}
+		return shown;
+	}
+
+	static string Reveal(const string &shown) {
+		lock_guard<mutex> guard(lock);
+		auto found = hidden.find(shown);
+		return found == hidden.end() ? shown : found->second;
+	}
+
+private:
+	static mutex lock;
+	static std::unordered_map<string, string> hidden;
+};
+mutex Passwords::lock;
+std::unordered_map<string, string> Passwords::hidden;
 
 //! For a setting that was read at the start: the same value again is no change.
 void RefuseChange(ClientContext &context, const string &name, const string &wanted) {
@@ -32,7 +65,8 @@ struct OurSettings {
 			throw InvalidInputException("Setting \"penstock_%s\" cannot be NULL; RESET gives its default back",
 			                            Text(info.name));
 		}
-		auto text = value.ToString();
+		// What was read from the setting may be set again.
+		auto text = RevealSetting(value.ToString());
 		ps_error *error = nullptr;
 		if (!ps_setting_check(info.name, Borrow(text), &error)) {
 			auto message = Text(ps_error_message(error));
@@ -44,6 +78,9 @@ struct OurSettings {
 		}
 		if (auto client = ClientIo::Find(context)) {
 			client->Adopt(context, Text(info.name), text);
+		}
+		if (info.type == PS_URL) {
+			value = Value(Passwords::Hide(info, text));
 		}
 	}
 };
@@ -81,6 +118,10 @@ string InitialValue(const ps_setting_info &info) {
 
 } // namespace
 
+string RevealSetting(const string &shown) {
+	return Passwords::Reveal(shown);
+}
+
 vector<std::pair<string, Value>> InitialValues() {
 	vector<std::pair<string, Value>> values;
 	for (size_t index = 0; index < ps_setting_count(); index++) {
@@ -96,8 +137,9 @@ void RegisterSettings(DBConfig &config) {
 		ps_setting_info info;
 		ps_setting_describe(row, &info);
 		auto type = TypeOf(info.type);
+		auto first = InitialValue(info);
 		AddSetting<OurSettings>(config, row, "penstock_" + Text(info.name), Text(info.doc), type,
-		                        Value(InitialValue(info)).DefaultCastAs(type));
+		                        Value(info.type == PS_URL ? Passwords::Hide(info, first) : first).DefaultCastAs(type));
 	}
 	RegisterTheirSettings(config);
 }

@@ -184,7 +184,15 @@ VolumeFileSystem::VolumeFileSystem(shared_ptr<Engine> engine_p) : engine(std::mo
 	volumes.reset(handle);
 }
 
-Pairs VolumeFileSystem::Settings(optional_ptr<FileOpener> opener) const {
+//! A volume in a file is a local file: whoever has disabled those means it, too.
+void VolumeFileSystem::RefuseDisabled(const string &path) const {
+	if (engine->db.GetFileSystem().SubSystemIsDisabled("LocalFileSystem") && ps_volume_is_file(Borrow(path))) {
+		throw PermissionException("File system LocalFileSystem has been disabled by configuration");
+	}
+}
+
+Pairs VolumeFileSystem::Settings(const string &path, optional_ptr<FileOpener> opener) const {
+	RefuseDisabled(path);
 	auto client = FileOpener::TryGetClientContext(opener);
 	if (client) {
 		// The limits of a statement hold, though it may never read a store.
@@ -195,7 +203,7 @@ Pairs VolumeFileSystem::Settings(optional_ptr<FileOpener> opener) const {
 
 unique_ptr<FileHandle> VolumeFileSystem::OpenFileExtended(const OpenFileInfo &info, FileOpenFlags flags,
                                                           optional_ptr<FileOpener> opener) {
-	auto settings = Settings(opener);
+	auto settings = Settings(info.path, opener);
 	ps_file *file = nullptr;
 	ps_error *error = nullptr;
 	if (!ps_file_open(volumes.get(), Borrow(info.path), settings.Data(), settings.Count(), Bits(flags), &file,
@@ -302,7 +310,7 @@ idx_t VolumeFileSystem::SeekPosition(FileHandle &handle) {
 }
 
 string VolumeFileSystem::CanonicalizePath(const string &path, optional_ptr<FileOpener> opener) {
-	auto settings = Settings(opener);
+	auto settings = Settings(path, opener);
 	ps_rows *rows = nullptr;
 	ps_error *error = nullptr;
 	Check(ps_volume_url(volumes.get(), Borrow(path), settings.Data(), settings.Count(), &rows, &error), error);
@@ -310,7 +318,7 @@ string VolumeFileSystem::CanonicalizePath(const string &path, optional_ptr<FileO
 }
 
 vector<OpenFileInfo> VolumeFileSystem::Glob(const string &path, FileOpener *opener) {
-	auto settings = Settings(opener);
+	auto settings = Settings(path, opener);
 	ps_rows *rows = nullptr;
 	ps_error *error = nullptr;
 	Check(ps_volume_glob(volumes.get(), Borrow(path), settings.Data(), settings.Count(), &rows, &error), error);
@@ -323,7 +331,7 @@ vector<OpenFileInfo> VolumeFileSystem::Glob(const string &path, FileOpener *open
 }
 
 bool VolumeFileSystem::FileExists(const string &path, optional_ptr<FileOpener> opener) {
-	auto settings = Settings(opener);
+	auto settings = Settings(path, opener);
 	bool exists = false;
 	ps_error *error = nullptr;
 	Check(ps_file_exists(volumes.get(), Borrow(path), settings.Data(), settings.Count(), &exists, &error), error);
@@ -331,7 +339,7 @@ bool VolumeFileSystem::FileExists(const string &path, optional_ptr<FileOpener> o
 }
 
 bool VolumeFileSystem::TryRemoveFile(const string &path, optional_ptr<FileOpener> opener) {
-	auto settings = Settings(opener);
+	auto settings = Settings(path, opener);
 	bool was_there = false;
 	ps_error *error = nullptr;
 	Check(ps_file_remove(volumes.get(), Borrow(path), settings.Data(), settings.Count(), &was_there, &error), error);
@@ -345,13 +353,15 @@ void VolumeFileSystem::RemoveFile(const string &path, optional_ptr<FileOpener> o
 }
 
 void VolumeFileSystem::MoveFile(const string &source, const string &target, optional_ptr<FileOpener> opener) {
-	auto settings = Settings(opener);
+	auto settings = Settings(source, opener);
+	RefuseDisabled(target);
 	ps_error *error = nullptr;
 	Check(ps_file_move(volumes.get(), Borrow(source), Borrow(target), settings.Data(), settings.Count(), &error),
 	      error);
 }
 
 bool VolumeFileSystem::DirectoryExists(const string &path, optional_ptr<FileOpener>) {
+	RefuseDisabled(path);
 	bool exists = false;
 	ps_error *error = nullptr;
 	Check(ps_spill_exists(volumes.get(), Borrow(path), &exists, &error), error);
@@ -359,7 +369,7 @@ bool VolumeFileSystem::DirectoryExists(const string &path, optional_ptr<FileOpen
 }
 
 void VolumeFileSystem::CreateDirectory(const string &path, optional_ptr<FileOpener> opener) {
-	auto settings = Settings(opener);
+	auto settings = Settings(path, opener);
 	ps_error *error = nullptr;
 	Check(ps_spill_create(volumes.get(), Borrow(path), settings.Data(), settings.Count(), &error), error);
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
-from harness import Fake, connect, load_penstock
+from harness import BUILD, Fake, connect, load_penstock
 from test_scopes import Server
 
 SYSTEMS = {"s3": "S3FileSystem", "azure": "AzureBlobStorageFileSystem"}
@@ -56,6 +58,32 @@ def test_reads_writes_globs_and_attach_are_refused(
     assert store.requests() == []
     # The others are not.
     assert con.execute(f"FROM 'http://127.0.0.1:{web.port}/x.csv'").fetchall() == [(7,)]
+
+
+def test_a_volume_in_a_file_is_a_local_file(tmp_path: Path) -> None:
+    """A device is none: what DuckDB's own file system would read is disabled, and not that."""
+    volume = tmp_path / "volume.img"
+    with volume.open("wb") as made:
+        made.truncate(64 << 20)
+    command = [str(BUILD / "penstock"), "nvme", "format", str(volume)]
+    subprocess.run(command, check=True, capture_output=True)
+    link = tmp_path / "link"
+    link.symlink_to(volume)
+    con = connect()
+    con.execute(f"ATTACH 'nvme://{volume}?db=a' AS a; CREATE TABLE a.t AS FROM range(3); DETACH a")
+    disabled(con, "LocalFileSystem")
+    for name in (volume, link, tmp_path / "absent"):
+        for statement in (
+            f"ATTACH 'nvme://{name}?db=a' AS a",
+            f"ATTACH 'nvme://{name}?db=a' AS a (READ_ONLY)",
+            f"FROM read_blob('nvme://{name}?db=a')",
+            f"FROM glob('nvme://{name}?db=*')",
+            f"COPY (SELECT 1 AS i) TO 'nvme://{name}?db=b'",
+        ):
+            refused(con, "LocalFileSystem", statement)
+    # The kernel's own device is refused for what it is.
+    with pytest.raises(duckdb.Error, match="no NVMe device"):
+        con.execute("ATTACH 'nvme:///dev/null?db=a' AS a")
 
 
 def test_every_scheme_has_its_system(web: Server) -> None:

@@ -42,6 +42,7 @@ def urls(host: str) -> list[str]:
         f"http://{host}/x.csv?X-Amz-Signature={MARK}&X-Amz-Security-Token={MARK}",
         f"http://{host}/x.csv?AWSAccessKeyId={MARK}&Signature={MARK}%3D&Expires=1",
         f"http://{host}/x.csv?X-Goog-Signature={MARK}&X-Goog-Credential={MARK}",
+        f"http://{host}/x.csv?hdnts=exp=1~hmac={MARK}&subscription-key={MARK}&pass-me={MARK}",
         f"http://user:{MARK}@{host}/x.csv",
         f"https://{host}/x.csv?sv=1&sig={MARK}",
         f"az://c/x.csv?sv=1&sp=r&sig={MARK}",

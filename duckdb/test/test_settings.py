@@ -6,8 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import duckdb
@@ -163,6 +166,95 @@ def test_a_proxy_is_used_from_the_next_statement_on(
     assert value(con, "penstock_http_proxy") == f"http://***@127.0.0.1:{port}"
     con.execute("RESET penstock_http_proxy")
     assert count(con, files) == 1200
+
+
+def test_a_cache_directory_that_cannot_be_is_refused_at_set(tmp_path: Path) -> None:
+    con = connect()
+    before = value(con, "penstock_cache_dir")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    for wrong in ("/proc/x", "/sys/x", f"{tmp_path}/link", f"{tmp_path}/{'n' * 300}"):
+        with pytest.raises(duckdb.Error, match='Setting "penstock_cache_dir": ') as told:
+            con.execute(f"SET GLOBAL penstock_cache_dir = '{wrong}'")
+        assert wrong in str(told.value)
+        assert value(con, "penstock_cache_dir") == before
+    con.execute(f"SET GLOBAL penstock_cache_dir = '{tmp_path}/new'")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["link"], "nothing is made before a use"
+    con.execute("RESET GLOBAL penstock_cache_dir")
+
+
+@contextmanager
+def proxy() -> Iterator[tuple[str, list[str]]]:
+    """A proxy that refuses everybody, and the passwords that it was given."""
+    given: list[str] = []
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            token = self.headers.get("Proxy-Authorization", "Basic ").split(" ")[1]
+            given.append(b64decode(token).decode().partition(":")[2])
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
+    with serving(server):
+        yield f"127.0.0.1:{server.server_address[1]}", given
+
+
+@contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def shown(con: duckdb.DuckDBPyConnection) -> str:
+    """All that is said of the setting by whoever tells settings."""
+    told = [
+        con.execute("SELECT current_setting('penstock_http_proxy')").fetchall(),
+        con.execute("FROM duckdb_settings() WHERE name LIKE 'penstock%'").fetchall(),
+        con.execute("FROM penstock_settings()").fetchall(),
+        con.execute("FROM penstock_check()").fetchall(),
+    ]
+    return str(told)
+
+
+def test_a_proxys_password_is_used_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    with proxy() as (place, given):
+        monkeypatch.setenv("PENSTOCK_HTTP_PROXY", f"http://user:hunter1@{place}")
+        con = connect()
+        cursor = con.cursor()
+
+        def used(con: duckdb.DuckDBPyConnection) -> str:
+            with pytest.raises(duckdb.Error) as told:
+                con.execute("FROM read_text('http://data.example/x')")
+            assert "hunter" not in str(told.value) + shown(con)
+            return given[-1]
+
+        assert used(con) == "hunter1"
+        # Two sessions with two passwords, of which neither is shown.
+        con.execute(f"SET SESSION penstock_http_proxy = 'http://user:hunter2@{place}'")
+        cursor.execute(f"SET SESSION penstock_http_proxy = 'http://user:hunter3@{place}'")
+        assert [used(con), used(cursor)] == ["hunter2", "hunter3"]
+        # What is shown stands for the value, also where it is set again.
+        con.execute("SET VARIABLE kept = current_setting('penstock_http_proxy')")
+        con.execute("RESET penstock_http_proxy")
+        assert used(con) == "hunter1"
+        con.execute("SET SESSION penstock_http_proxy = getvariable('kept')")
+        assert used(con) == "hunter2"
+        con.execute(f"SET GLOBAL penstock_http_proxy = 'http://user:hunter4@{place}'")
+        assert used(con.cursor()) == "hunter4"
+        con.close()
 
 
 @pytest.mark.parametrize(

@@ -270,8 +270,19 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Error {
+    /// What failed and why, without the hint, for those that show it by itself.
+    pub fn without_hint(&self) -> String {
+        struct Why<'a>(&'a Error);
+        impl fmt::Display for Why<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.why(f)
+            }
+        }
+        Why(self).to_string()
+    }
+
+    fn why(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
         match (inner.operation, &inner.object) {
             (Some(operation), Some(object)) => write!(f, "{operation} {object}: ")?,
@@ -286,6 +297,14 @@ impl fmt::Display for Error {
                 write!(f, ": {cause}")?;
             }
         }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why(f)?;
+        let inner = &*self.0;
         if let Some(hint) = &inner.hint {
             let is_asked = inner.source.is_none() && inner.message.ends_with('?');
             write!(f, "{} {hint}", if is_asked { "" } else { "." })?;

@@ -4,14 +4,103 @@
 //! [`url`] takes a text that is one URL or object name, [`text`] a sentence in which URLs may
 //! stand. Both also read percent-encoded queries, as a key holds them that was pasted with its
 //! signature. Secrets become `***`; everything else stays as it is.
+//!
+//! Each CDN and each gateway of APIs has a name of its own for what lets a reader in. So of a
+//! query's parameters those are shown that are known to be harmless ([`HARMLESS`]), and of the
+//! others those whose values are too short for a credential.
 
 use std::borrow::Cow;
 
 /// Stands for a secret.
 const MARK: &str = "***";
 
-/// Query parameters whose values are (parts of) credentials, in lower case: Azure SAS, presigned
-/// S3 and GCS, and the usual names of tokens.
+/// Query parameters whose values are shown: those of the stores' own requests and of volumes, and
+/// what people commonly choose data by. In lower case.
+const HARMLESS: &[&str] = &[
+    // S3 and Google.
+    "list-type",
+    "prefix",
+    "delimiter",
+    "max-keys",
+    "start-after",
+    "encoding-type",
+    "fetch-owner",
+    "marker",
+    "key-marker",
+    "version-id-marker",
+    "upload-id-marker",
+    "part-number-marker",
+    "generation-marker",
+    "max-parts",
+    "max-uploads",
+    "uploadid",
+    "partnumber",
+    "versionid",
+    "generation",
+    "attributes",
+    "x-id",
+    "expires",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+    // Options in S3 URLs.
+    "s3_region",
+    "s3_endpoint",
+    "s3_url_style",
+    "s3_use_ssl",
+    "s3_requester_pays",
+    // Azure.
+    "comp",
+    "restype",
+    "include",
+    "maxresults",
+    "startfrom",
+    "blockid",
+    "blocklisttype",
+    "snapshot",
+    "timeout",
+    "deletetype",
+    "showonly",
+    // The Hugging Face Hub.
+    "recursive",
+    "expand",
+    "cursor",
+    // Volumes.
+    "db",
+    "temp",
+    "io",
+    "queues",
+    "depth",
+    "wait",
+    // Web servers.
+    "format",
+    "page",
+    "limit",
+    "offset",
+    "sort",
+    "order",
+    "year",
+    "month",
+    "day",
+    "date",
+    "start",
+    "end",
+    "version",
+    "file",
+    "filename",
+    "raw",
+    "download",
+    "lang",
+];
+
+/// Most bytes of a value that is shown where nothing is known of its name.
+const SHOWN_BYTES_MAX: usize = 4;
+
+/// Query parameters whose values are (parts of) credentials however short they are, in lower case:
+/// Azure SAS, presigned S3 and GCS, and the usual names of tokens.
 const PARAMETERS: &[&str] = &[
     "sig",
     "se",
@@ -42,7 +131,20 @@ const PARAMETERS: &[&str] = &[
     "key-pair-id",
     "keyid",
     "key_id",
+    "pw",
+    "pin",
+    "otp",
+    "sid",
+    "hash",
+    "md5",
+    "sign",
+    "ticket",
+    "session",
+    "verify",
 ];
+
+/// Tokens of Akamai, which stand in the path, too.
+const IN_PATHS: &[&str] = &["hdnts", "hdnea", "hdntl"];
 
 /// Query parameters with these beginnings are secret too.
 const PREFIXES: &[&str] = &["x-amz-", "x-goog-", "x-oss-", "x-obs-", "x-cos-", "s3_"];
@@ -65,7 +167,12 @@ const FRAGMENTS: &[&str] = &[
     "private_key",
     "connection_string",
     "customer-key",
+    "subscription-key",
     "authorization",
+    "hmac",
+    "hdnts",
+    "hdnea",
+    "hdntl",
 ];
 
 /// Names that look like one of those and hold no secret.
@@ -83,6 +190,10 @@ pub fn is_metadata_host(host: &str) -> bool {
 /// A URL or an object's name with `***` for user info, for the path at a metadata service, and for
 /// the values of secret query parameters.
 pub fn url(url: &str) -> Cow<'_, str> {
+    // A volume takes no credentials, and a wrong parameter of it is shown as it was typed.
+    if url.starts_with("nvme://") {
+        return Cow::Borrowed(url);
+    }
     if !may_hold_secret(url) && !url.contains("://169.254.") && !url.contains("://metadata.") {
         return Cow::Borrowed(url);
     }
@@ -117,7 +228,7 @@ impl Mode {
 
 /// A cheap look: most texts hold nothing of the kind.
 fn may_hold_secret(text: &str) -> bool {
-    let marks = ["%3D", "%3d", "%25", "-token", "-key"];
+    let marks = ["%3D", "%3d", "%25", "-token", "-key", "-hmac"];
     text.contains(['=', '@']) || marks.iter().any(|mark| text.contains(mark))
 }
 
@@ -220,10 +331,15 @@ fn without_values(text: &str, mode: Mode) -> String {
             shown.push_str(&rest[..rest.len() - value.len()]);
             rest = value;
         }
-        if is_header || (c == '=' && is_secret(&name, before, mode)) {
+        let hidden = match (is_header, c) {
+            (true, _) => Some(0),
+            (false, '=') => hidden_from(&name, before, mode),
+            (false, _) => None,
+        };
+        if let Some(least) = hidden {
             let value = &rest[..value_bytes(rest, is_encoded, mode)];
             // A hint shows a form: `AccountKey=...`.
-            if !value.is_empty() && !value.starts_with("...") {
+            if value.len() > least && !value.starts_with("...") {
                 shown.push_str(MARK);
                 rest = &rest[value.len()..];
             }
@@ -249,24 +365,29 @@ fn holds_fragment(name: &str) -> bool {
     FRAGMENTS.iter().any(|part| name.contains(part))
 }
 
-/// Whether the value behind a name and an equals sign is secret; `before` stands before the name.
-fn is_secret(name: &str, before: Option<char>, mode: Mode) -> bool {
-    if name.is_empty() || PUBLIC.contains(&name) {
-        return false;
+/// Most bytes of the value behind a name and an equals sign that are shown; `None` where it is no
+/// secret. `before` stands before the name.
+fn hidden_from(name: &str, before: Option<char>, mode: Mode) -> Option<usize> {
+    if name.is_empty() || PUBLIC.contains(&name) || HARMLESS.contains(&name) {
+        return None;
     }
     let is_fragment = || holds_fragment(name) || name == "sig";
-    match before {
-        Some('?' | '&' | '#' | ';') => {
-            PARAMETERS.contains(&name)
-                || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-                || is_fragment()
-        }
+    let is_parameter = || {
+        PARAMETERS.contains(&name)
+            || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || is_fragment()
+    };
+    let is_secret = match before {
+        Some('?' | '&') if !is_parameter() => return Some(SHOWN_BYTES_MAX),
+        Some('?' | '&') => true,
+        Some('#' | ';') => is_parameter(),
         // A level of a path, such as `token=1/`, is a name.
-        Some('/') => false,
+        Some('/') => IN_PATHS.contains(&name),
         // A query alone, or a connection string.
         None => is_fragment(),
         Some(_) => mode == Mode::Text && is_fragment(),
-    }
+    };
+    is_secret.then_some(0)
 }
 
 fn value_bytes(text: &str, is_encoded: bool, mode: Mode) -> usize {

@@ -102,6 +102,18 @@ pub fn within(target: &str, source: &str) -> Result<String> {
     }
 }
 
+/// The same where the target is a path of this machine, whose name need not be text.
+///
+/// # Errors
+/// As [`within`].
+pub fn within_directory(target: &Path, source: &str) -> Result<PathBuf> {
+    let is_directory = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
+    match is_directory {
+        true => Ok(target.join(within("./", source)?.trim_start_matches("./"))),
+        false => Ok(target.to_path_buf()),
+    }
+}
+
 fn one_object(why: &str, which: &str) -> Error {
     Error::new(Kind::Invalid, format!("{why}, and cp copies one object at a time"))
         .with_object(which)

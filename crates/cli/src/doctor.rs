@@ -38,7 +38,13 @@ fn page(findings: &[Finding], lines: &Lines) -> String {
         // What back ends and the system say, and names of their containers, stand in all three.
         let place = lines.place(finding).map_or(String::new(), |it| format!("{}: ", shown(&it)));
         let (subject, what) = (shown(&finding.subject), shown(&finding.what));
-        let _ = writeln!(page, "{level:<8} {place}{subject}: {what}");
+        let others = lines.others(finding).iter().map(usize::to_string).collect::<Vec<_>>();
+        let others = match others.len() {
+            0 => String::new(),
+            1 => format!(" (and line {})", others[0]),
+            _ => format!(" (and lines {})", others.join(", ")),
+        };
+        let _ = writeln!(page, "{level:<8} {place}{subject}: {what}{others}");
         if !finding.cure.is_empty() {
             let _ = writeln!(page, "         -> {}", shown(&finding.cure));
         }

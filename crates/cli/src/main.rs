@@ -16,7 +16,7 @@ mod serve;
 mod session;
 mod settings;
 
-use args::{Cli, Command};
+use args::{Cli, Command, Serve};
 use clap::Parser as _;
 use output::print;
 use penstock_base::{Error, Kind, Result};
@@ -36,12 +36,15 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     speak(match cli.command {
-        Command::Serve(_) | Command::Doctor(_) => Words::Config,
+        Command::Serve(Serve { config: Some(_), .. })
+        | Command::Doctor(Serve { config: Some(_), .. }) => Words::Config,
         _ => Words::Flags,
     });
     let config = serve::config(&cli.command)?;
     let resolved = cli.settings.resolve((&config.path, &config.settings), variables())?;
-    resolved.settings.check_together()?;
+    if !matches!(cli.command, Command::Doctor(_)) {
+        resolved.settings.check_together()?;
+    }
     let settings = resolved.settings.clone();
     let done = match cli.command {
         Command::Doctor(serve) => {

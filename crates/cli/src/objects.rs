@@ -1,7 +1,7 @@
 //! The object verbs: ls, stat, cat, put, get, rm, each on the engine.
 
 use crate::args::{Cat, Get, Put, Target, Targets};
-use crate::copy::within;
+use crate::copy::{within, within_directory};
 use crate::download::Download;
 use crate::output::{print, shown, shown_url, unwritable};
 use crate::progress::Progress;
@@ -10,7 +10,7 @@ use crate::session::Session;
 use jiff::Timestamp;
 use penstock_base::{Error, Kind, Result};
 use penstock_engine::notes::Named;
-use penstock_engine::{Entry, GetRange, Location, PutOptions};
+use penstock_engine::{Entry, GetRange, Location, ObjectMeta, PutOptions};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write};
 use std::path::Path;
@@ -20,24 +20,46 @@ const PIECE_BYTES: usize = 1 << 20;
 /// What makes a name a pattern where patterns are taken.
 const PATTERN: [char; 3] = ['*', '?', '['];
 
-/// Lists one level below a directory, or what a pattern matches.
+/// Lists one level below a directory, or what a pattern matches, or the one object of this name.
 ///
 /// # Errors
 /// As [`penstock_engine::Query::list`] and [`penstock_engine::Query::glob`].
 pub fn ls(session: &Session, target: &Target) -> Result<()> {
     let at = session.locate(target)?;
     let pattern = at.key().contains(PATTERN);
-    let entries = session.query.block_on(async {
+    let listed = session.query.block_on(async {
         match pattern {
             true => session.query.glob(&at).await,
             false => session.query.list_with_itself(&at).await,
         }
-    })?;
-    if entries.is_empty() && (pattern || !may_be_empty(&at)) {
-        return Err(Error::new(Kind::NotFound, "nothing is there").with_object(at.url()));
+    });
+    let nothing = || Error::new(Kind::NotFound, "nothing is there").with_object(at.url());
+    let listed =
+        listed.and_then(|entries| match entries.is_empty() && (pattern || !may_be_empty(&at)) {
+            true => Err(nothing()),
+            false => Ok(entries),
+        });
+    match listed {
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Unsupported) => {
+            print(&object_line(&at.url(), &itself(session, &at, error)?))
+        }
+        listed => print(&listed?.iter().map(line).collect::<String>()),
     }
-    let lines: String = entries.iter().map(line).collect();
-    print(&lines)
+}
+
+/// The object of this very name, where there is no listing below it.
+///
+/// # Errors
+/// The listing's own where there is no such object, or nobody may see it.
+fn itself(session: &Session, at: &Location, error: Error) -> Result<ObjectMeta> {
+    if names_directory(at) {
+        return Err(error);
+    }
+    match session.query.block_on(session.query.head(at)) {
+        Ok(meta) => Ok(meta),
+        Err(gone) if matches!(gone.kind(), Kind::NotFound | Kind::Denied) => Err(error),
+        Err(other) => Err(other),
+    }
 }
 
 /// Whether a listing without entries is a good answer: that of a whole bucket is, since a store
@@ -53,8 +75,12 @@ fn line(entry: &Entry) -> String {
     if entry.is_directory {
         return format!("{:>14}  {:20}  {}/\n", "-", "-", shown_url(&entry.url));
     }
-    let size = entry.meta.size_bytes.map_or_else(|| "?".to_string(), |size| size.to_string());
-    format!("{size:>14}  {:20}  {}\n", time(&entry.meta.modified), shown_url(&entry.url))
+    object_line(&entry.url, &entry.meta)
+}
+
+fn object_line(url: &str, meta: &ObjectMeta) -> String {
+    let size = meta.size_bytes.map_or_else(|| "?".to_string(), |size| size.to_string());
+    format!("{size:>14}  {:20}  {}\n", time(&meta.modified), shown_url(url))
 }
 
 fn time(modified: &Option<std::time::SystemTime>) -> String {
@@ -134,13 +160,15 @@ async fn copy_out(
     }
 }
 
-/// Downloads an object into a file, which appears whole or not at all.
+/// Downloads an object into a file, which appears whole or not at all. A directory takes the
+/// object's name, as with `cp`.
 ///
 /// # Errors
 /// As [`penstock_engine::Query::get`]; `Exhausted` for a full disk.
 pub fn get(session: &Session, get: &Get) -> Result<()> {
     let at = session.locate(&get.target)?;
-    to_file(session, &at, &get.file, false)
+    let file = within_directory(&get.file, &get.target.url)?;
+    to_file(session, &at, &file, false)
 }
 
 /// Downloads an object into a file, which appears whole or not at all. `is_new` refuses to replace

@@ -15,14 +15,7 @@ pub fn exit_code(kind: Kind) -> u8 {
 /// The line on what failed and the line on what to do.
 pub fn lines(error: &Error) -> (String, String) {
     let advice = || format!("{}.", error.kind().next_move());
-    let whole = error.to_string();
-    match error.hint() {
-        Some(hint) => {
-            let what = whole.strip_suffix(&format!(". {hint}")).unwrap_or(&whole);
-            (one_line(what), one_line(hint))
-        }
-        None => (one_line(&whole), advice()),
-    }
+    (one_line(&error.without_hint()), error.hint().map_or_else(advice, one_line))
 }
 
 fn one_line(text: &str) -> String {
@@ -69,6 +62,8 @@ mod tests {
         assert_eq!(hint, "Check the name; list the parent to see what is there.");
         let (what, hint) = lines(&error.with_hint("Look elsewhere"));
         assert_eq!((what.as_str(), hint.as_str()), ("s3://b/k: no such object", "Look elsewhere"));
+        let asked = Error::new(Kind::Invalid, "was it cut?").with_hint("Paste it again");
+        assert_eq!(lines(&asked), ("was it cut?".to_string(), "Paste it again".to_string()));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! unheard; but for those that Kubernetes makes of a Service by the name `penstock`.
 
 use clap::{Arg, ArgMatches, Command};
+use penstock_base::door::given_as;
 use penstock_base::nearest::nearest;
 use penstock_base::settings::{SERVE_TABLE, SettingSpec, SettingType, TABLE};
 use penstock_base::{Error, Kind, Result, ServeSettings, Settings};
@@ -99,18 +100,22 @@ impl<V: Values> TableFlags<V> {
         let (mut settings, mut given) = (V::here(), BTreeSet::new());
         let is_own = |name: &str| V::ROWS.iter().any(|row| row.name == name);
         for (name, value) in file.iter().filter(|row| is_own(&row.0)) {
+            given_as(name, name.clone());
             settings.set(name, value).map_err(|error| error.with_operation_of(path))?;
             given.insert(name.clone());
         }
+        // Errors call a setting as it was given, also later ones.
         for (variable, value) in environment {
             if let Some(name) = setting_of_variable(&variable)?
                 && is_own(name)
             {
+                given_as(name, variable.clone());
                 settings.set(name, &value).map_err(|error| error.with_operation_of(&variable))?;
                 given.insert(name.to_string());
             }
         }
         for (name, value) in &self.0 {
+            given_as(name, flag(name));
             settings.set(name, value).map_err(|error| error.with_operation_of(&flag(name)))?;
             given.insert((*name).to_string());
         }
@@ -233,6 +238,7 @@ impl<V: Values> clap::FromArgMatches for TableFlags<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_base::door::setting;
 
     impl<V> TableFlags<V> {
         fn from_rows(rows: Vec<(&'static str, String)>) -> Self {
@@ -249,13 +255,14 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_environment() {
-        let flags = SettingFlags::from_rows(vec![("part_size_bytes", "32MiB".to_string())]);
-        let variables = [("PENSTOCK_PART_SIZE_BYTES", "16MiB"), ("PENSTOCK_IO_THREADS", "4")];
+        let flags = SettingFlags::from_rows(vec![("cache_memory_bytes", "32MiB".to_string())]);
+        let variables = [("PENSTOCK_CACHE_MEMORY_BYTES", "16MiB"), ("PENSTOCK_IO_THREADS", "4")];
         let resolved = flags.resolve(NO_FILE, environment(&variables)).unwrap();
         let settings = &resolved.settings;
-        assert_eq!((settings.part_size_bytes, settings.io_threads), (32 << 20, 4));
+        assert_eq!((settings.cache_memory_bytes, settings.io_threads), (32 << 20, 4));
+        assert_eq!(setting("cache_memory_bytes"), "--cache-memory-bytes");
         for (name, is_given) in
-            [("part_size_bytes", true), ("io_threads", true), ("stall_timeout_ms", false)]
+            [("cache_memory_bytes", true), ("io_threads", true), ("stall_timeout_ms", false)]
         {
             assert_eq!(resolved.is_given(name), is_given, "{name}");
         }
@@ -348,7 +355,8 @@ mod tests {
         let error = SettingFlags::default()
             .resolve(NO_FILE, environment(&[("PENSTOCK_IO_THREADS", "many")]))
             .unwrap_err();
-        assert!(error.to_string().starts_with("PENSTOCK_IO_THREADS: "), "{error}");
+        let told = "PENSTOCK_IO_THREADS: setting `PENSTOCK_IO_THREADS` takes a whole number";
+        assert!(error.to_string().starts_with(told), "{error}");
         let file = [("part_size_bytes".to_string(), "true".to_string())];
         let error = SettingFlags::default().resolve(("gateway.toml", &file), environment(&[]));
         let told = error.unwrap_err().to_string();

@@ -107,8 +107,8 @@ fn every_finding_of_settings_keys_and_buckets_names_its_line() {
         &own,
         &text,
         &[
-            ("--listen: ", "listen = \"0.0.0.0:0\""),
-            ("--admin-listen: ", "admin_listen"),
+            ("listen: ", "listen = \"0.0.0.0:0\""),
+            ("admin_listen: ", "admin_listen"),
             ("acl: `public` needs notes_bucket", "acl = "),
             ("domains: ", "domains = "),
             ("trusted_proxies: ", "trusted_proxies"),
@@ -126,6 +126,131 @@ fn every_finding_of_settings_keys_and_buckets_names_its_line() {
             ("public: everyone", "[[public]]"),
         ],
     );
+}
+
+/// What doctor prints of a config with these settings and sections more, and no colon too few.
+fn said_of(own: &Scratch, settings: &str, sections: &str) -> String {
+    let served = own.path().join("served");
+    std::fs::create_dir_all(&served).unwrap();
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{settings}\n[[backend]]\n\
+         name = \"dir\"\nurl = \"file://{}\"\ndynamic = true\n[[key]]\naccess_key = \"K\"\n\
+         secret_key = \"a secret of a good length\"\n{sections}",
+        served.display()
+    );
+    let (said, path) = doctor(own, &text);
+    said.replace(&path, "g")
+}
+
+#[test]
+fn what_contradicts_or_repeats_something_names_every_line() {
+    let own = Scratch::new("doctor-several");
+    let key = "[[key]]\naccess_key = \"K\"\nsecret_key = \"another secret of a good length\"\n";
+    let bucket = "[[bucket]]\nname = \"lake\"\nbackend = \"dir\"\n";
+    for (settings, sections, told) in [
+        (
+            "retry_max_ms = 10\nretry_base_ms = 100",
+            "",
+            "problem  g:4: settings: the settings `retry_base_ms` and `retry_max_ms` contradict \
+             each other: 100 ms is more than 10 ms (and line 3)",
+        ),
+        (
+            "form_size_max_bytes = \"2GiB\"\nbody_size_max_bytes = \"1GiB\"",
+            "",
+            "problem  g:3: settings: the settings `form_size_max_bytes` and `body_size_max_bytes` \
+             contradict each other: 2GiB is more than 1GiB (and line 4)",
+        ),
+        ("", key, "problem  g:8: keys: two keys have the access key `K` (and line 11)"),
+        ("", key, "ok       g:8: key `K`: is well formed (and line 11)"),
+        (
+            "",
+            &format!("{bucket}{bucket}"),
+            "problem  g:11: buckets: two buckets have the name `lake` (and line 14)",
+        ),
+        (
+            "",
+            &format!("{bucket}aliases = [\"raw\"]\n{}", bucket.replace("lake", "raw")),
+            "problem  g:14: buckets: two buckets have the name `raw` (and line 15)",
+        ),
+        ("acl = \"public\"", "", "warning  g:3: public: unsigned requests may come"),
+    ] {
+        let said = said_of(&own, settings, sections);
+        assert!(said.lines().any(|line| line.starts_with(told)), "{told}\nin\n{said}");
+    }
+}
+
+/// Serving would meet them later, each at the first request that needs it.
+#[test]
+fn files_and_directories_that_settings_name_are_tried() {
+    let own = Scratch::new("doctor-files");
+    std::os::unix::fs::symlink(own.path().join("nothing"), own.path().join("link")).unwrap();
+    let link = own.path().join("link").display().to_string();
+    let long = own.path().join("n".repeat(300)).display().to_string();
+    for (name, value) in [
+        ("cache_dir", "/proc/x"),
+        ("cache_dir", "/sys/x"),
+        ("cache_dir", link.as_str()),
+        ("cache_dir", long.as_str()),
+        ("ca_file", "/nonexist"),
+        ("http_proxy", "socks5://x"),
+    ] {
+        let said = said_of(&own, &format!("{name} = \"{value}\""), "");
+        assert!(said.contains(&format!("problem  g:3: {name}: ")), "{value}: {said}");
+    }
+    // And those of back ends, before these are asked.
+    for options in [
+        "url = \"gs://\"\nservice_account_path = \"/nonexist\"",
+        "url = \"az://\"\naccount_name = \"lake\"\nprovider = \"service_principal\"\n\
+         tenant_id = \"t\"\nclient_id = \"c\"\nclient_certificate_path = \"/nonexist\"",
+        "url = \"s3://\"\nendpoint = \"https://127.0.0.1:1\"\nca_cert_file = \"/nonexist\"\n\
+         key_id = \"k\"\nsecret = \"s\"",
+    ] {
+        let said = said_of(&own, "", &format!("[[backend]]\nname = \"b\"\n{options}\n"));
+        let named = options.split(" = \"/nonexist\"").next().unwrap().lines().last().unwrap();
+        let told = format!("back end `b`: `{named}`: /nonexist cannot be read");
+        let problem = said.lines().find(|line| line.contains(&told)).expect(&said);
+        // The section begins in line 11, its name and its options follow.
+        let at = 13 + options.lines().position(|line| line.starts_with(named)).unwrap();
+        assert!(problem.starts_with(&format!("problem  g:{at}: ")), "{problem}");
+    }
+}
+
+/// A value that a flag or a variable gives stands in no line of the file.
+#[test]
+fn a_finding_calls_a_setting_as_it_was_given() {
+    let own = Scratch::new("doctor-doors");
+    let path = own.path().join("gateway.toml");
+    let served = own.path().display();
+    let text = format!("listen = \"x\"\n[[backend]]\nname = \"dir\"\nurl = \"file://{served}\"\n");
+    std::fs::write(&path, text).unwrap();
+    let said = |file: bool, more: &[&str], variable: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+        command.env_clear().arg("doctor").args(more);
+        if file {
+            command.arg("--config").arg(&path);
+        }
+        command.envs(variable.map(|value| ("PENSTOCK_LISTEN", value)));
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap().replace(&path.display().to_string(), "g")
+    };
+    let dir = served.to_string();
+    let dir = ["--dir", dir.as_str()];
+    let flag = [&dir[..], &["--listen", "y"]].concat();
+    let by_file = said(true, &[], None);
+    assert!(by_file.contains("-> Add a [[key]]") && !by_file.contains("--"), "{by_file}");
+    assert!(said(false, &flag, None).contains("-> Give --access-key"), "{flag:?}");
+    for (said, subject) in [
+        (said(true, &[], None), "g:1: listen: "),
+        (said(true, &["--listen", "y"], None), "g: --listen: "),
+        (said(true, &[], Some("z")), "g: PENSTOCK_LISTEN: "),
+        (said(false, &flag, None), "--listen: "),
+        (said(false, &dir, Some("z")), "PENSTOCK_LISTEN: "),
+    ] {
+        assert!(
+            said.lines().any(|line| line.starts_with(&format!("problem  {subject}"))),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -151,7 +276,7 @@ fn what_hinders_the_start_names_its_line_too() {
     check(&own, &format!("{settings}{gone}{key}"), &[("back end `dir`: ", "[[backend]]")]);
     // Findings that no line is the cause of name the file.
     let (said, path) = doctor(&own, &format!("{base}{key}"));
-    assert!(said.contains(&format!("{path}: --listen: ")), "{said}");
+    assert!(said.contains(&format!("{path}: listen: ")), "{said}");
 }
 
 /// What is wrong with the file itself ends it, with the line.

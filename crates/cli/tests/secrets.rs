@@ -105,6 +105,7 @@ fn urls(host: &str) -> Vec<(String, Vec<String>)> {
         format!("http://{host}/x?AWSAccessKeyId={MARK}&Signature={MARK}%3D&Expires=1"),
         format!("http://{host}/x?X-Goog-Signature={MARK}&X-Goog-Credential={MARK}"),
         format!("http://{host}/x?access_token={MARK}&api_key={MARK}"),
+        format!("http://{host}/x?hdnts=exp=1~hmac={MARK}&subscription-key={MARK}&pass-me={MARK}"),
         format!("http://user:{MARK}@{host}/x"),
         format!("https://{host}/x?sv=1&sig={MARK}"),
         format!("https://no-such-host.invalid/x?sv=1&sig={MARK}"),

@@ -100,6 +100,83 @@ fn a_directory_takes_the_name_of_what_is_put_there() {
     assert_eq!(lake.done(&["ls", "s3://lake/dir/"]).lines().count(), 1);
 }
 
+#[test]
+fn a_directory_takes_the_name_of_what_is_got_into_it() {
+    let (lake, own) = (Lake::start(), Scratch::new("get-directory"));
+    lake.place("/lake/dir/flights.csv");
+    let into = own.path().display().to_string();
+    for directory in [into.clone(), format!("{into}/"), format!("{into}/.")] {
+        lake.done(&["get", "s3://lake/dir/flights.csv?s3_region=us-east-1", &directory]);
+        let got = own.path().join("flights.csv");
+        assert_eq!(std::fs::read(&got).unwrap(), b"x", "{directory}");
+        std::fs::remove_file(got).unwrap();
+    }
+    let absent = format!("{into}/absent/");
+    let said = lake.refused(&["get", "s3://lake/dir/flights.csv", &absent], 11);
+    assert!(said.contains("absent/flights.csv: cannot write"), "{said}");
+    let said = lake.refused(&["get", "s3://lake/dir/", &into], 16);
+    assert!(said.contains("the source has no name"), "{said}");
+}
+
+#[test]
+fn an_objects_url_lists_the_object() {
+    let lake = Lake::start();
+    lake.place("/lake/dir/flights.csv");
+    lake.place("/lake/dir/odd%5B1%5D");
+    for name in ["flights.csv", "odd[1]"] {
+        let url = format!("s3://lake/dir/{name}");
+        let listed = lake.done(&["ls", &url]);
+        let words: Vec<&str> = listed.split_whitespace().collect();
+        assert_eq!((words[0], *words.last().unwrap(), words.len()), ("1", url.as_str(), 3));
+    }
+    // A store without lists has objects all the same.
+    let web = format!("http://{}/lake/dir/flights.csv", lake.0.address());
+    assert!(lake.done(&["ls", &web]).trim_end().ends_with(&web));
+    for absent in ["s3://lake/dir/fli", "s3://lake/dir/flights.csv/", "s3://lake/x*"] {
+        assert!(lake.refused(&["ls", absent], 11).contains("nothing is there"), "{absent}");
+    }
+    let own = Scratch::new("ls-itself");
+    let file = own.path().join("here.txt");
+    std::fs::write(&file, "abc").unwrap();
+    let listed = lake.done(&["ls", file.to_str().unwrap()]);
+    assert!(listed.contains(" 3 ") && listed.contains("here.txt"), "{listed}");
+}
+
+/// The hint stands in a line of its own.
+#[test]
+fn advice_on_a_cut_signature_is_given_once() {
+    let string = "connection_string=SharedAccessSignature=sv=1";
+    let output = penstock().args(["cat", "az://c/x", "-o", string]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("The form is").count(), 1, "{said}");
+    assert!(said.contains("was it cut?\nhint: The form is"), "{said}");
+}
+
+#[test]
+fn a_setting_of_the_environment_is_called_by_its_variable() {
+    for (variables, said_so) in [
+        (&[("PENSTOCK_PART_SIZE_BYTES", "99TiB")][..], "setting `PENSTOCK_PART_SIZE_BYTES` is"),
+        (
+            &[("PENSTOCK_RETRY_BASE_MS", "9000"), ("PENSTOCK_RETRY_MAX_MS", "10")],
+            "Set PENSTOCK_RETRY_BASE_MS to 10 ms or less, or PENSTOCK_RETRY_MAX_MS",
+        ),
+        (&[("PENSTOCK_HTTP_PROXY", "http://a b")], "Check PENSTOCK_HTTP_PROXY"),
+    ] {
+        let mut command = penstock();
+        let output = command.args(["cat", "http://127.0.0.1:1/x"]).envs(variables.iter().copied());
+        let said = text(&output.output().unwrap().stderr);
+        assert!(said.contains(said_so), "{said}");
+    }
+    let mut command = penstock();
+    command.args(["cat", "http://127.0.0.1:1/x", "--retry-base-ms", "9000"]);
+    let output = command.env("PENSTOCK_RETRY_MAX_MS", "10").output().unwrap();
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("Set --retry-base-ms to 10 ms or less, or PENSTOCK_RETRY_MAX_MS"),
+        "{said}"
+    );
+}
+
 /// Other programs make them to mark a directory.
 #[test]
 fn an_object_that_is_named_as_a_directory_is_listed_copied_and_removed() {

@@ -61,7 +61,7 @@ pub use defaults::{default_here, settings_here};
 pub use engine::{Engine, Interrupted};
 pub use location::{Location, Mount, Opener, StoreOption};
 pub use names::{Change, Entry, GlobPages, Listed, fits_pattern};
-pub use opener::{cache_directory, check_cache, check_settings};
+pub use opener::{cache_directory, check_ca_file, check_cache, check_proxy, check_settings};
 pub use panics::{panic_text, print_panics_without_secrets};
 pub use parallel::{OwnFile, ParallelReads, SubRead, SubReader, WRAP_SYSTEMS, WrapSystem};
 pub use query::Query;

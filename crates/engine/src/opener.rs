@@ -84,11 +84,29 @@ pub(crate) fn http_options_of(query: &Settings, engine: &Settings) -> Result<Opt
 /// `Invalid` or `Unsupported`, with the name of the setting.
 pub fn check_settings(settings: &Settings) -> Result<()> {
     crate::cache::Home::of(settings)?;
-    HttpOptions::from_settings(settings)?.check()
+    check_proxy(settings)?;
+    check_ca_file(settings)
 }
 
-/// Whether the disk cache that the settings ask for, if any, could be made and filled. Makes
-/// nothing.
+/// Whether the proxy of the settings is one, where they name one.
+///
+/// # Errors
+/// `Invalid` or `Unsupported`.
+pub fn check_proxy(settings: &Settings) -> Result<()> {
+    HttpOptions::from_settings(settings).map(drop)
+}
+
+/// Whether the certificates can be read that the settings trust, where they name a file.
+///
+/// # Errors
+/// `Invalid`, with the reason.
+pub fn check_ca_file(settings: &Settings) -> Result<()> {
+    let ca_file = settings.ca_file.clone();
+    HttpOptions::from_settings(&Settings { ca_file, ..Settings::default() })?.check()
+}
+
+/// Whether the disk cache that the settings ask for, if any, could be made and filled. Leaves
+/// nothing behind.
 ///
 /// # Errors
 /// `Invalid`, with the reason.

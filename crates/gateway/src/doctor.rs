@@ -18,11 +18,12 @@ use crate::backend::passed_over;
 use crate::hosts::Hosts;
 use crate::probe::BackEnds;
 use crate::ready::{Probe as _, is_answer};
-use crate::route::{Place, Routes};
+use crate::route::{BackendOptions, Place, Routes};
 use crate::telemetry::Telemetry;
 use crate::{Options, check_keys, open, server, tls};
 use bytes::Bytes;
 pub(crate) use certificates::holds_until;
+pub(crate) use judge::called;
 pub use judge::{Finding, Level};
 use judge::{clock, failed, keys, notes, transport};
 use penstock_base::{Error, Kind, Result};
@@ -82,10 +83,11 @@ fn tls_files(options: &Options, now: SystemTime) -> Vec<Finding> {
 async fn addresses(options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (s3, admin) = (&options.serve.listen, &options.serve.admin_listen);
-    for (flag, listen) in [("--listen", s3), ("--admin-listen", admin)] {
+    for (name, listen) in [("listen", s3), ("admin_listen", admin)] {
         if listen.is_empty() {
             continue;
         }
+        let flag = &called(name);
         match server::bind(flag, listen).await {
             Ok(_) => findings.push(Finding::good(flag, format!("{listen} is free"))),
             Err(error) if error.kind() == Kind::Conflict => findings.push(Finding::warning(
@@ -99,6 +101,22 @@ async fn addresses(options: &Options) -> Vec<Finding> {
     findings
 }
 
+/// Options of back ends that name files.
+const FILES: &[&str] =
+    &["ca_cert_file", "service_account_path", "client_certificate_path", "web_identity_token_file"];
+
+/// Files that a back end names and that cannot be read.
+fn files(subject: &str, backend: &BackendOptions) -> Vec<Finding> {
+    let named = backend.options.iter().filter(|(name, _)| FILES.contains(&name.as_str()));
+    let unreadable = named.filter_map(|(name, path)| {
+        let path = path.reveal();
+        let cause = std::fs::File::open(path).err()?;
+        let error = Error::new(Kind::Invalid, format!("`{name}`: {path} cannot be read: {cause}"));
+        Some(failed(subject, &error.with_hint("Name a file that this user may read")))
+    });
+    unreadable.collect()
+}
+
 async fn back_end(
     options: &Options,
     routes: &Routes,
@@ -108,6 +126,10 @@ async fn back_end(
 ) -> Vec<Finding> {
     let backend = &options.backends[index];
     let subject = format!("back end `{}`", backend.name);
+    let unreadable = files(&subject, backend);
+    if !unreadable.is_empty() {
+        return unreadable;
+    }
     let alone = Options { backends: vec![backend.clone()], ..options.clone() };
     let account = match open(&alone, telemetry.clone(), None) {
         Ok(mut opened) => opened.back_ends.remove(0).account,

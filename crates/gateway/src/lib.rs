@@ -115,6 +115,7 @@ use front::{Front, Limits};
 use hosts::Hosts;
 use keys::{KeyRing, Rates};
 use pages::Pages;
+use penstock_base::door::{Words, spoken};
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, Result, Settings};
 use penstock_engine::{Engine, SeededRandom};
@@ -172,7 +173,8 @@ impl Options {
             ("", "") => Ok(None),
             ("", _) | (_, "") => {
                 let why = "TLS takes a certificate and its key, and only one of them is given";
-                let hint = "Give both --tls-cert-file and --tls-key-file";
+                let files = ["tls_cert_file", "tls_key_file"].map(doctor::called).join(" and ");
+                let hint = format!("Give both {files}");
                 Err(Error::new(Kind::Invalid, why).with_hint(hint))
             }
             (cert, key) => Ok(Some(tls::TlsFiles { cert: cert.into(), key: key.into() })),
@@ -253,10 +255,11 @@ impl Gateway {
         let followed = Followed::of(&options, &engine)?;
         let buckets = Buckets::new(engine, routes, back_ends, notes_bucket, followed, started);
         let buckets = Arc::new(buckets);
-        let (listener, address) = server::bind("--listen", &options.serve.listen).await?;
+        let (listener, address) =
+            server::bind(&doctor::called("listen"), &options.serve.listen).await?;
         let admin = match options.serve.admin_listen.as_str() {
             "" => None,
-            listen => Some(server::bind("--admin-listen", listen).await?),
+            listen => Some(server::bind(&doctor::called("admin_listen"), listen).await?),
         };
         let admin_address = admin.as_ref().map(|admin| admin.1);
         let begins = begin::begins(address, tls.is_some(), admin_address);
@@ -442,8 +445,16 @@ impl penstock_engine::Opener for NoUrls {
 }
 
 fn check_keys(options: &Options) -> Result<()> {
-    let hint = "Give --access-key and a secret key (PENSTOCK_SECRET_KEY or --secret-key-file keep \
-                it out of `ps`), or --anonymous to let everyone in";
+    let hint = match spoken() {
+        Words::Config => {
+            "Add a [[key]] with its access_key and one of secret_key_file and secret_key_env, or \
+             `anonymous = true` to let everyone in"
+        }
+        Words::Sql | Words::Flags => {
+            "Give --access-key and a secret key (PENSTOCK_SECRET_KEY or --secret-key-file keep it \
+             out of `ps`), or --anonymous to let everyone in"
+        }
+    };
     let is_empty = |pair: &KeyPair| pair.access_key.is_empty() || pair.secret_key.is_empty();
     if options.keys.iter().any(is_empty) {
         let error = Error::new(Kind::Invalid, "the access key or the secret key is empty");

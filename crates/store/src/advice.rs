@@ -29,6 +29,25 @@ pub(crate) fn values(secret_name: Option<&str>, names: &[&str]) -> String {
     values_in(spoken(), secret_name, names)
 }
 
+/// The variables of the environment from which a chain has its key.
+const VARIABLES: &[(&str, &str)] = &[
+    ("key_id", "AWS_ACCESS_KEY_ID"),
+    ("secret", "AWS_SECRET_ACCESS_KEY"),
+    ("session_token", "AWS_SESSION_TOKEN"),
+];
+
+/// The same where the key is the environment's: by its variables.
+pub(crate) fn values_of_environment(secret_name: Option<&str>, names: &[&str]) -> String {
+    let variable = |name: &str| VARIABLES.iter().find(|row| row.0 == name).map(|row| row.1);
+    let variables: Vec<&str> = names.iter().filter_map(|name| variable(name)).collect();
+    let others: Vec<&str> = names.iter().copied().filter(|name| variable(name).is_none()).collect();
+    let variables = format!("{} of the environment", variables.join(", "));
+    match others.is_empty() {
+        true => variables,
+        false => format!("{variables}, and {}", values(secret_name, &others)),
+    }
+}
+
 /// How an option is given this value, as a part of a sentence.
 pub(crate) fn set(name: &str, value: &str) -> String {
     set_in(spoken(), name, value)

@@ -3,9 +3,38 @@
 //! They may be old, or of another service. Where they are refused a read goes without them, once,
 //! and the next reads of the bucket begin so. Writes are always signed, and so is everything for
 //! which a secret, a setting or a flag has credentials.
+//!
+//! Credentials of the environment that may not go to the host that a URL names are withheld: reads
+//! go without them, and writes are refused.
 
-use penstock_base::Result;
+use penstock_base::{Error, Kind, Result};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why credentials do not go to a host, and what lets them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Withheld {
+    kind: Kind,
+    why: String,
+    hint: String,
+}
+
+impl Withheld {
+    pub fn new(kind: Kind, why: String, hint: String) -> Self {
+        Withheld { kind, why, hint }
+    }
+
+    /// The refusal of a request that would need the credentials.
+    pub fn into_error(self) -> Error {
+        Error::new(self.kind, self.why).with_hint(self.hint)
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.why, self.hint)
+    }
+}
 
 /// Which way reads of one bucket went through last.
 #[derive(Debug, Default)]

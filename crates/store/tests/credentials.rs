@@ -247,6 +247,36 @@ async fn public_data_are_read_where_the_environments_azure_credentials_are_refus
     assert_eq!(signed(&heads), [true]);
 }
 
+/// Nobody named the environment's credentials for the host of a URL: they do not go there, and no
+/// write goes without them.
+#[tokio::test]
+async fn what_may_not_go_to_the_host_of_a_url_is_left_out_of_reads_alone() {
+    let (script, heads) = public().await;
+    let endpoint = format!("s3_endpoint={}&s3_use_ssl=false", script.address);
+    let profile = [("provider", "environment"), ("profile", "none"), ("chain", "env")];
+    let options = StoreOptions::new(profile).unwrap();
+    for (key, is_public) in [("public", true), ("secret", false)] {
+        let url = format!("s3://bucket/{key}?{endpoint}");
+        let (store, key) = open(&url, &options, &client().0).unwrap();
+        assert_eq!(read(&store, &key).await.is_ok(), is_public);
+        assert_eq!(signed(&heads), [false]);
+        if let Err(error) = read(&store, &key).await {
+            assert!(error.to_string().contains("which only the URL names"), "{error}");
+        }
+        heads.lock().unwrap().clear();
+        let error = refused_write(&store).await;
+        assert_eq!((error.kind(), heads.lock().unwrap().len()), (Kind::Denied, 0), "{error}");
+        assert!(error.to_string().contains(&script.address.to_string()), "{error}");
+    }
+    let sas = [("provider", "environment"), ("sas_token", "sv=1&sig=hunter2")];
+    let options = StoreOptions::new(sas).unwrap();
+    let (store, _) = open("az://lake.nowhere.example/c/x", &options, &client().0).unwrap();
+    let error = refused_write(&store).await;
+    assert_eq!(error.kind(), Kind::Denied, "{error}");
+    assert!(error.to_string().contains("`lake.nowhere.example` is no host"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
 /// A file that a flag names is meant, also where it is not there.
 #[tokio::test]
 async fn credentials_that_were_given_are_never_left_out() {

@@ -261,6 +261,9 @@ void ps_volumes_free(ps_volumes *volumes);
 bool ps_shown_url(ps_str url, ps_rows **out, ps_error **error);
 /* One cell: the name of the database that a URL names; empty if it names none. Touches no device. */
 bool ps_volume_database(ps_str url, ps_rows **out, ps_error **error);
+/* Whether the volume that a URL names is kept in a file, and not on a device. What is not there counts as a file, and so
+ * does what is no URL of a volume. */
+bool ps_volume_is_file(ps_str url);
 /* One cell: the URL of the same file under which COPY may replace it: with "tmp_" behind its last slash it names another
  * file of the same volume. Touches no device. */
 bool ps_volume_replaced(ps_str url, ps_rows **out, ps_error **error);

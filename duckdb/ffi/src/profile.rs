@@ -209,8 +209,12 @@ impl Named<'_> {
 }
 
 impl Named<'_> {
-    /// The counts as the box of httpfs has them, zeros too: tools and people look for it.
+    /// The counts as the box of httpfs has them, zeros too: tools and people look for it. What read
+    /// volumes alone has none.
     fn lines_of_httpfs(&self) -> [Option<String>; 3] {
+        if self.text("requests").is_none() && self.text("volume_reads").is_some() {
+            return [const { None }; 3];
+        }
         let count = |name| self.text(name).unwrap_or_else(|| "0".to_string());
         let size_of = |name| self.number(name, size).unwrap_or_else(|| "0 bytes".to_string());
         [
@@ -351,13 +355,16 @@ mod tests {
         let lines: Vec<String> = drawn(&values).lines().map(str::to_string).collect();
         let inside = |line: &String| line.trim_matches(['│', ' ']).to_string();
         let said: Vec<String> = lines[2..lines.len() - 2].iter().map(inside).collect();
-        let counted = ["Penstock", "requests: 2", "GET 2"];
+        let own = ["Penstock", "requests: 2", "GET 2"];
         let of_httpfs = [
             "HTTP Stats: in: 0 bytes, out: 0 bytes",
             "#HEAD: 0, #GET: 2, #PUT: 0",
             "#POST: 0, #DELETE: 0",
         ];
-        assert_eq!(said, [&counted[..], &of_httpfs].concat());
+        assert_eq!(said, [&own[..], &of_httpfs].concat());
+        let of_volumes = counted(&[(Metric::VolumeReads, 2)]);
+        let text = drawn(&super::values(&of_volumes, &TrafficSoFar::default()));
+        assert!(text.contains("volumes: 2 reads") && !text.contains(" 0"), "{text}");
     }
 
     #[test]

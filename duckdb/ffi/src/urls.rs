@@ -6,6 +6,7 @@ use crate::rows::PsRows;
 use penstock_base::redact;
 use penstock_device::address::Address;
 use penstock_engine::covered_bytes;
+use std::os::unix::fs::FileTypeExt;
 
 /// See the header.
 ///
@@ -60,6 +61,24 @@ pub unsafe extern "C" fn ps_volume_database(
         })
     }
     .is_some()
+}
+
+/// See the header.
+///
+/// # Safety
+/// The text is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ps_volume_is_file(url: PsStr) -> bool {
+    quiet(true, || {
+        // SAFETY: the caller vouches for the text.
+        let text = unsafe { url.text("the URL") };
+        let address = text.ok().and_then(|text| Address::parse(text).ok());
+        let about = address.and_then(|address| std::fs::metadata(&address.device).ok());
+        let is_device = |about: std::fs::Metadata| {
+            about.file_type().is_block_device() || about.file_type().is_char_device()
+        };
+        !about.is_some_and(is_device)
+    })
 }
 
 /// See the header.

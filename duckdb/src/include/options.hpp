@@ -58,5 +58,7 @@ bool HasFileCache(optional_ptr<FileOpener> opener);
 vector<string> StoreSettingNames();
 //! The penstock_* settings with the values that the environment (PENSTOCK_<NAME>) or the table gives them.
 vector<std::pair<string, Value>> InitialValues();
+//! The value of a setting of ours from the one that DuckDB keeps, which shows no password.
+string RevealSetting(const string &shown);
 
 } // namespace penstock

@@ -118,7 +118,8 @@ protected:
 
 private:
 	//! The settings that are not as they were when the extension was loaded.
-	Pairs Settings(optional_ptr<FileOpener> opener) const;
+	void RefuseDisabled(const string &path) const;
+	Pairs Settings(const string &path, optional_ptr<FileOpener> opener) const;
 
 	shared_ptr<Engine> engine;
 	VolumesHandle volumes;

@@ -40,6 +40,16 @@ fn urls_lose_signatures_tokens_and_user_info() {
             "https://b/?list-type=2&continuation-token=x",
             "https://b/?list-type=2&continuation-token=x",
         ),
+        // What is known to be harmless is shown, and what is too short for a credential.
+        (
+            "https://h/x?versionId=3sL4kqtJlcpXroDTDmJ&snapshot=2026-01-02T03:04:05Z&prefix=year%3D2026&n=12",
+            "https://h/x?versionId=3sL4kqtJlcpXroDTDmJ&snapshot=2026-01-02T03:04:05Z&prefix=year%3D2026&n=12",
+        ),
+        ("https://h/x?pw=1&pin=2&verify=3&x=4", "https://h/x?pw=***&pin=***&verify=***&x=4"),
+        ("https://h/hdnts=exp=1~acl=*~hmac=ab/x", "https://h/hdnts=***"),
+        // A credential in what is harmless.
+        ("https://h/x?prefix=a%3Fsig%3Dab", "https://h/x?prefix=a%3Fsig%3D***"),
+        ("nvme:///dev/ng0n1?dbs=sales", "nvme:///dev/ng0n1?dbs=sales"),
         ("sig=ab&x=1", "sig=***&x=1"),
         ("s3://b/ü%zz%", "s3://b/ü%zz%"),
     ] {
@@ -68,11 +78,61 @@ fn sentences_lose_what_urls_and_headers_in_them_carry() {
             "x-amz-server-side-encryption-customer-key: ***",
         ),
         ("basic authentication is refused", "basic authentication is refused"),
+        ("`https://h/x?what=abcdef` is gone", "`https://h/x?what=***` is gone"),
+        ("AccountName=abcdef;EndpointSuffix=x.y.z", "AccountName=abcdef;EndpointSuffix=x.y.z"),
         ("mail to me@example.com", "mail to me@example.com"),
         ("s3://b/token=1/x", "s3://b/token=1/x"),
     ] {
         assert_eq!(text(given), shown);
         assert_eq!(text(shown), shown, "a second time");
+    }
+}
+
+/// Names by which CDNs and gateways of APIs let readers in.
+const OF_OTHERS: &[&str] = &[
+    "hdnts",
+    "hdnea",
+    "__token__",
+    "__gda__",
+    "bcdn_token",
+    "token",
+    "subscription-key",
+    "verify",
+    "hmac",
+    "Policy",
+    "Signature",
+    "Key-Pair-Id",
+    "KeyName",
+    "api_key",
+    "apikey",
+    "x-api-key",
+    "app_id",
+    "access_token",
+    "id_token",
+    "auth",
+    "auth_key",
+    "wsSecret",
+    "md5",
+    "pw",
+    "passphrase",
+    "JSESSIONID",
+    "x-ms-copy-source",
+    "never-heard-of",
+];
+
+#[test]
+fn no_name_of_others_shows_what_lets_a_reader_in() {
+    let secret = "exp=1700000000~acl=*~hmac=0a1b2c3d4e5f";
+    for name in OF_OTHERS {
+        for given in [
+            format!("https://h/x?{name}={secret}"),
+            format!("https://h/x?page=1&{name}={secret}&n=1"),
+            format!("https://h/x%3F{name}%3D{secret}"),
+        ] {
+            for shown in [url(&given), text(&format!("GET {given}: refused")).into()] {
+                assert!(!shown.contains("0a1b2c") && shown.contains("***"), "{shown}");
+            }
+        }
     }
 }
 

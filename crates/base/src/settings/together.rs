@@ -40,12 +40,13 @@ impl ServeSettings {
         check_order(SERVE_TABLE, form, ("body_size_max_bytes", self.body_size_max_bytes))?;
         // Of port 0 each gets another one.
         if self.listen == self.admin_listen && !self.listen.ends_with(":0") {
+            let (listen, admin) = (setting("listen"), setting("admin_listen"));
             let why = format!(
-                "the settings `listen` and `admin_listen` contradict each other: both are {}",
+                "the settings `{listen}` and `{admin}` contradict each other: both are {}",
                 self.listen
             );
             let hint =
-                "Give admin_listen another port, or leave it empty, which serves no /metrics";
+                format!("Give {admin} another port, or leave it empty, which serves no /metrics");
             return Err(Error::new(Kind::Invalid, why).with_hint(hint));
         }
         Ok(())
@@ -75,12 +76,7 @@ fn contradiction(
         }
     };
     let (value, most) = (shown(name, value), shown(most_name, most));
-    // Those of a server have one name in its file and its flags; the others have one for each door.
-    let called = |name: &str| match TABLE.iter().any(|row| row.name == name) {
-        true => setting(name),
-        false => name.to_string(),
-    };
-    let (one_called, most_called) = (called(name), called(most_name));
+    let (one_called, most_called) = (setting(name), setting(most_name));
     let why = format!(
         "the settings `{one_called}` and `{most_called}` contradict each other: {value} is more \
          than {most}"

@@ -1,6 +1,7 @@
 //! Values of settings from text: what each type takes, and what is told of anything else. Pure.
 
 use super::{SettingSpec, SettingType};
+use crate::door::setting;
 use crate::nearest::nearest;
 use crate::{ByteSize, Error, Kind, Result};
 use std::fmt;
@@ -56,7 +57,7 @@ pub fn flag(text: &str) -> Option<bool> {
 /// A switch.
 pub(super) fn parse_bool(spec: &SettingSpec, value: &str) -> Result<bool> {
     flag(value).ok_or_else(|| {
-        let what = format!("setting `{}` takes true or false, not `{value}`", spec.name);
+        let what = format!("setting `{}` takes true or false, not `{value}`", setting(spec.name));
         Error::new(Kind::Invalid, what)
     })
 }
@@ -70,7 +71,7 @@ pub(super) fn parse_validation(spec: &SettingSpec, value: &str) -> Result<Valida
         let names_text = names().collect::<Vec<_>>().join(", ");
         let error = Error::new(
             Kind::Invalid,
-            format!("setting `{}` takes one of {names_text}, not `{value}`", spec.name),
+            format!("setting `{}` takes one of {names_text}, not `{value}`", setting(spec.name)),
         );
         match nearest(&name, names()) {
             Some(near) => error.with_hint(format!("Did you mean `{near}`?")),
@@ -84,7 +85,7 @@ pub(super) fn parse_number(spec: &SettingSpec, value: &str) -> Result<u64> {
     value.trim().parse().map_err(|_| {
         Error::new(
             Kind::Invalid,
-            format!("setting `{}` takes a whole number, not `{value}`", spec.name),
+            format!("setting `{}` takes a whole number, not `{value}`", setting(spec.name)),
         )
     })
 }
@@ -93,7 +94,7 @@ pub(super) fn parse_number(spec: &SettingSpec, value: &str) -> Result<u64> {
 pub(super) fn parse_size(spec: &SettingSpec, value: &str) -> Result<u64> {
     value.parse::<ByteSize>().map(|size| size.0).map_err(|error| {
         let hint = error.hint().unwrap_or_default().to_string();
-        let why = format!("setting `{}`: {}", spec.name, error.message());
+        let why = format!("setting `{}`: {}", setting(spec.name), error.message());
         Error::new(Kind::Invalid, why).with_hint(hint)
     })
 }
@@ -111,7 +112,7 @@ pub(super) fn in_range(spec: &SettingSpec, value: &str, parsed: Result<u64>) -> 
                 u64::MAX => format!("below {}", shown(min)),
                 max => format!("outside {} to {}", shown(min), shown(max)),
             };
-            let why = format!("setting `{}` is {value}, {bounds}", spec.name);
+            let why = format!("setting `{}` is {value}, {bounds}", setting(spec.name));
             Err(Error::new(Kind::Invalid, why))
         }
         _ => Ok(number),

@@ -8,8 +8,17 @@ use penstock_base::{Error, Kind, Result, Settings};
 use penstock_device::address::{Address, Place, strip_scheme};
 use penstock_device::volume::Asked;
 use penstock_device::{Discipline, Port, peek};
-use rustix::fs::Access;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
+
+/// How the directory is called that is made and removed again to see whether that can be done.
+const TRIAL: &str = ".penstock-trial-";
+/// Longest name where the file system does not tell.
+const NAME_BYTES_MAX: u64 = 255;
+/// Longest path that Linux takes, with the zero at its end.
+const PATH_BYTES_MAX: usize = 4096;
+/// Room for the names of the cache's own files below its directory.
+const FILE_BYTES_MAX: usize = 128;
 
 /// A place for a disk cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,26 +92,17 @@ impl Home {
         }
     }
 
-    /// Whether it could be made and filled, for whoever looks before it is used: nothing is made.
+    /// Whether it could be made and filled, for whoever looks before it is used: nothing is left.
     ///
     /// # Errors
-    /// `Invalid` where a file is in the way, for a directory that cannot be written to, where there
-    /// is no such device, and where that was not made a cache; as [`peek`] for what is no device.
+    /// `Invalid` where a file or a link that leads nowhere is in the way, for a directory in which
+    /// none can be made, and for a name that is too long; where there is no such device, and where
+    /// that was not made a cache; as [`peek`] for what is no device.
     pub fn check(&self) -> Result<()> {
-        let path = match self {
-            Home::Directory(path) => path,
-            Home::Device(device) => return device.check(&self.real_path()?),
-        };
-        let nearest = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
-        let hint = "Name a directory that this user may make and write to";
-        let is_no = |what: &str| {
-            wrong(&path.display().to_string(), format!("{} {what}", nearest.display()), hint)
-        };
-        if !nearest.is_dir() {
-            return Err(is_no("is no directory"));
+        match self {
+            Home::Directory(path) => check_directory(path),
+            Home::Device(device) => device.check(&self.real_path()?),
         }
-        let access = rustix::fs::access(nearest, Access::WRITE_OK | Access::EXEC_OK);
-        access.map_err(|errno| is_no(&format!("cannot be written to ({errno})")))
     }
 
     /// Takes it for this process.
@@ -114,6 +114,43 @@ impl Home {
             Home::Directory(_) => Ok(Box::new(Directory::hold(real_path)?)),
             Home::Device(device) => Ok(Box::new(Region::hold(device.port(real_path)?)?)),
         }
+    }
+}
+
+/// A number that no other trial has: each hasher has other keys.
+fn chance() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Tries what making and filling a directory needs. Rights alone do not tell: some file systems
+/// take no directories, whoever asks.
+fn check_directory(path: &Path) -> Result<()> {
+    let here = Path::new(".");
+    let is_there = |it: &&Path| *it != Path::new("") && it.symlink_metadata().is_ok();
+    let nearest = path.ancestors().find(is_there).unwrap_or(here);
+    let hint = "Name a directory that this user may make and write to";
+    let is_no = |what: &str| {
+        wrong(&path.display().to_string(), format!("{} {what}", nearest.display()), hint)
+    };
+    let leads_to = nearest.metadata().map_err(|_| is_no("is a link that leads nowhere"))?;
+    if !leads_to.is_dir() {
+        return Err(is_no("is no directory"));
+    }
+    let unwritable = |error: std::io::Error| is_no(&format!("cannot be written to ({error})"));
+    let trial = nearest.join(format!("{TRIAL}{:016x}", chance()));
+    std::fs::create_dir(&trial).and_then(|()| std::fs::remove_dir(&trial)).map_err(unwritable)?;
+    let most = rustix::fs::statvfs(nearest).map_or(NAME_BYTES_MAX, |system| system.f_namemax);
+    let missing = path.strip_prefix(nearest).unwrap_or(path);
+    let longest = missing.components().map(|it| it.as_os_str().len() as u64).max();
+    match longest.filter(|longest| *longest > most) {
+        Some(longest) => {
+            let why = format!("takes names of at most {most} bytes, and one here has {longest}");
+            Err(is_no(&why))
+        }
+        None if path.as_os_str().len() + FILE_BYTES_MAX > PATH_BYTES_MAX => {
+            Err(is_no("is the beginning of a path that is too long"))
+        }
+        None => Ok(()),
     }
 }
 
@@ -166,6 +203,19 @@ mod tests {
         assert!(!dir.exists());
         assert_eq!(told("a-cache-of-a-test".into()), Ok(()));
         assert_eq!(told("/dev/null/cache".into()), Err(Kind::Invalid));
+        for odd in ["/proc/x", "/proc/self/x", "/sys/x", &format!("/{}", "d/".repeat(2100))] {
+            assert_eq!(told(odd.into()), Err(Kind::Invalid), "{odd}");
+        }
+        std::fs::create_dir(&dir).unwrap();
+        std::os::unix::fs::symlink(dir.join("nothing"), dir.join("link")).unwrap();
+        for odd in ["link".to_string(), "link/a".to_string(), "n".repeat(256)] {
+            assert_eq!(told(dir.join(&odd)), Err(Kind::Invalid), "{odd}");
+        }
+        assert_eq!(told(dir.join("n".repeat(255))), Ok(()));
+        std::os::unix::fs::symlink(&dir, dir.join("itself")).unwrap();
+        assert_eq!(told(dir.join("itself/itself/new")), Ok(()));
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2, "nothing is left of the trial");
+        std::fs::remove_dir_all(&dir).unwrap();
         assert!(of("nvme:///dev/no-such-device").unwrap().check().is_err());
     }
 

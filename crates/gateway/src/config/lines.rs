@@ -2,7 +2,7 @@
 //! so the place of whatever `penstock doctor` finds. Pure.
 
 use crate::doctor::Finding;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml_edit::{Item, Table};
 
 /// Lines of a config file, counted from 1.
@@ -11,8 +11,8 @@ pub struct Lines {
     path: String,
     /// Settings by their names.
     settings: BTreeMap<String, usize>,
-    /// Sections by what findings call them.
-    sections: BTreeMap<String, Section>,
+    /// Sections by what findings call them; several where a name stands for several.
+    sections: BTreeMap<String, Vec<Section>>,
 }
 
 /// A section of the file.
@@ -29,8 +29,8 @@ const NAMED: &[(&str, &str, &str)] =
 /// Everything that a finding may be about, and the settings behind it. Names are left out of the
 /// quotes. What has no settings here is a section, or is named by the words of the finding.
 const SUBJECTS: &[(&str, &[&str])] = &[
-    ("--listen", &["listen"]),
-    ("--admin-listen", &["admin_listen"]),
+    ("listen", &["listen"]),
+    ("admin_listen", &["admin_listen"]),
     ("TLS", &["tls_cert_file", "tls_key_file"]),
     ("open files", &["connections_max", "connections_per_host"]),
     ("acl", &["acl"]),
@@ -39,6 +39,8 @@ const SUBJECTS: &[(&str, &[&str])] = &[
     ("access_log", &["access_log"]),
     ("backend_log", &["backend_log"]),
     ("cache_dir", &["cache_dir"]),
+    ("ca_file", &["ca_file"]),
+    ("http_proxy", &["http_proxy"]),
     ("read_ahead_max_bytes", &["read_ahead_max_bytes"]),
     ("settings", &[]),
     ("keys", &[]),
@@ -51,10 +53,22 @@ const SUBJECTS: &[(&str, &[&str])] = &[
     ("key ``", &[]),
 ];
 
-/// The row of a subject.
+/// What lets everyone in besides a section, where there is none.
+const WITHOUT_SECTION: &[(&str, &[&str])] = &[("public", &["anonymous", "acl"])];
+
+/// How flags and variables begin, which settings are called that one of these gave.
+const FLAG: &str = "--";
+const VARIABLE: &str = "PENSTOCK_";
+
+/// The row of a subject, which may be a flag or a variable.
 fn row(subject: &str) -> Option<&'static (&'static str, &'static [&'static str])> {
     let form: Vec<&str> = subject.split('`').step_by(2).collect();
     let form = form.join("``");
+    let form = match (form.strip_prefix(FLAG), form.strip_prefix(VARIABLE)) {
+        (Some(flag), _) => flag.replace('-', "_"),
+        (_, Some(variable)) => variable.to_ascii_lowercase(),
+        _ => form,
+    };
     SUBJECTS.iter().find(|row| row.0 == form)
 }
 
@@ -86,11 +100,14 @@ impl Lines {
                         }
                     }
                 }
-                let found = lines.sections.entry(subject(kind, section)).or_default();
-                // Of several sections without a name the first one counts.
-                if found.line == 0 {
-                    *found = Section { line, keys };
+                let aliases = section.get("aliases").and_then(Item::as_array);
+                for alias in aliases.into_iter().flatten().filter_map(|it| it.as_str()) {
+                    let line = keys["aliases"];
+                    let section = Section { line, keys: BTreeMap::new() };
+                    lines.sections.entry(format!("bucket `{alias}`")).or_default().push(section);
                 }
+                let found = lines.sections.entry(subject(kind, section)).or_default();
+                found.push(Section { line, keys });
             }
         }
         lines
@@ -107,25 +124,56 @@ impl Lines {
         if self.path.is_empty() {
             return None;
         }
-        let line = self.line(&finding.subject, &finding.what);
+        let line = self.lines(finding).first().copied();
         Some(line.map_or_else(|| self.path.clone(), |line| format!("{}:{line}", self.path)))
     }
 
-    fn line(&self, subject: &str, what: &str) -> Option<usize> {
+    /// The other lines of a finding that is about several: settings that contradict each other,
+    /// and a name that stands for several sections.
+    pub fn others(&self, finding: &Finding) -> Vec<usize> {
+        self.lines(finding).into_iter().skip(1).collect()
+    }
+
+    fn lines(&self, finding: &Finding) -> Vec<usize> {
+        let mut lines = self.all_lines(&finding.subject, &finding.what);
+        let mut known = BTreeSet::new();
+        lines.retain(|line| known.insert(*line));
+        lines
+    }
+
+    fn all_lines(&self, subject: &str, what: &str) -> Vec<usize> {
         let quoted: Vec<&str> = what.split('`').skip(1).step_by(2).collect();
-        if let Some(section) = self.sections.get(subject) {
-            let key = quoted.iter().find_map(|word| section.keys.get(*word));
-            return Some(*key.unwrap_or(&section.line));
+        let of = |sections: &[Section]| {
+            let line = |section: &Section| {
+                *quoted.iter().find_map(|word| section.keys.get(*word)).unwrap_or(&section.line)
+            };
+            sections.iter().map(line).collect::<Vec<usize>>()
+        };
+        if let Some(sections) = self.sections.get(subject) {
+            // Those without a name are none of several: the first one counts.
+            let is_named = subject.contains('`');
+            return of(if is_named { sections } else { &sections[..1] });
         }
-        let named = row(subject).map_or(&[][..], |row| row.1).iter();
-        let named = named.copied().chain(quoted.iter().copied());
-        let mut named = named.filter_map(|name| self.settings.get(name));
-        if let Some(line) = named.next() {
-            return Some(*line);
+        let besides =
+            WITHOUT_SECTION.iter().find(|row| row.0 == subject).map_or(&[][..], |it| it.1);
+        // What a flag or a variable gave stands in no line.
+        if subject.starts_with(FLAG) || subject.starts_with(VARIABLE) {
+            return Vec::new();
+        }
+        let own = row(subject).map_or(&[][..], |row| row.1).iter().chain(besides);
+        let line = |name: &str| self.settings.get(name).copied();
+        if let Some(line) = own.filter_map(|name| line(name)).next() {
+            return vec![line];
+        }
+        let named: Vec<usize> = quoted.iter().filter_map(|name| line(name)).collect();
+        if !named.is_empty() {
+            return named;
         }
         // A setting that the words name, a section that they name, or of which they speak.
         let mut words = what.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let setting = words.find_map(|word| self.settings.get(word));
+        if let Some(line) = words.find_map(line) {
+            return vec![line];
+        }
         let by_name = || {
             // Of what is about all keys a key's name is meant, whatever else has it.
             let (meant, others): (Vec<_>, Vec<_>) =
@@ -137,12 +185,12 @@ impl Lines {
             let mut found = subjects.filter_map(|subject| self.sections.get(&subject));
             found.next()
         };
-        let beginning =
-            || self.sections.iter().find(|(name, _)| subject.starts_with(name.as_str()));
-        setting
-            .copied()
-            .or_else(|| by_name().map(|section| section.line))
-            .or_else(|| beginning().map(|(_, section)| section.line))
+        let beginning = || {
+            let mut sections = self.sections.iter();
+            sections.find(|(name, _)| subject.starts_with(name.as_str())).map(|(_, found)| found)
+        };
+        let found = by_name().or_else(beginning);
+        found.map_or_else(Vec::new, |found| found.iter().map(|section| section.line).collect())
     }
 }
 
@@ -156,7 +204,6 @@ fn subject(kind: &str, section: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use toml_edit::Document;
 
     const TEXT: &str = "\
@@ -197,7 +244,9 @@ rights = [\"read\"]
         assert_eq!(lines.place(&Finding::good("public", "x")), None, "there is no file");
         let lines = lines.at("g.toml");
         for (subject, what, place) in [
-            ("--listen", "in use", "g.toml:1"),
+            ("listen", "in use", "g.toml:1"),
+            ("--listen", "in use", "g.toml"),
+            ("PENSTOCK_LISTEN", "in use", "g.toml"),
             ("TLS", "cannot be read", "g.toml:2"),
             ("acl", "`public` needs notes_bucket", "g.toml:3"),
             ("back end `s3`", "answers", "g.toml:5"),
@@ -212,7 +261,7 @@ rights = [\"read\"]
             ("public", "everyone may write", "g.toml:25"),
             ("settings", "`acl` and `listen` contradict each other", "g.toml:3"),
             ("open files", "connections_max comes to 9", "g.toml"),
-            ("--admin-listen", "in use", "g.toml"),
+            ("admin_listen", "in use", "g.toml"),
             ("cors", "no rule", "g.toml"),
         ] {
             let found = lines.place(&Finding::good(subject, what));

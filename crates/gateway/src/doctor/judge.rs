@@ -4,6 +4,7 @@ use crate::Options;
 use crate::access::{Grant, Right};
 use crate::config::is_subject;
 use crate::keys::KeyPair;
+use penstock_base::door::{Words, setting, spoken};
 use penstock_base::settings::ServeSettings;
 use penstock_base::{Error, Kind, redact};
 use std::net::SocketAddr;
@@ -44,6 +45,15 @@ pub struct Finding {
     pub kind: Option<Kind>,
 }
 
+/// What a setting is called where this process was started from.
+pub(crate) fn called(name: &str) -> String {
+    match spoken() {
+        // No statement starts a server.
+        Words::Sql => name.to_string(),
+        Words::Flags | Words::Config => setting(name),
+    }
+}
+
 impl Finding {
     /// As it should be.
     pub fn good(subject: &str, what: impl Into<String>) -> Self {
@@ -65,10 +75,8 @@ impl Finding {
 /// What failed, in its own words, and the cure: its hint, or the advice of its kind.
 pub(super) fn failed(subject: &str, error: &Error) -> Finding {
     let advice = Kind::ALL.iter().find(|row| row.0 == error.kind()).map_or("", |row| row.2);
-    let whole = error.to_string();
     let cure = error.hint().unwrap_or(advice);
-    let what = whole.strip_suffix(&format!(". {cure}")).unwrap_or(&whole);
-    let finding = Finding::warning(subject, what, cure);
+    let finding = Finding::warning(subject, error.without_hint(), cure);
     Finding { level: Level::Problem, kind: Some(error.kind()), ..finding }
 }
 
@@ -79,11 +87,12 @@ pub(super) fn keys(options: &Options) -> Vec<Finding> {
     let writes = |grant: &Grant| {
         [Right::Write, Right::Delete, Right::Admin].into_iter().any(|right| may(grant, right))
     };
+    let anonymous = called("anonymous");
     if options.public.iter().any(writes) {
         findings.push(Finding::warning(
             "public",
             "everyone who reaches the port may change or remove objects",
-            "Take write, delete and admin from [[public]], or --anonymous away",
+            &format!("Take write, delete and admin from [[public]], or {anonymous} away"),
         ));
     }
     findings.extend(public_rate(options));
@@ -96,11 +105,12 @@ fn public_rate(options: &Options) -> Option<Finding> {
     if options.public.is_empty() && options.serve.acl == "off" {
         return None;
     }
+    let rate = called("public_requests_per_second");
     Some(match options.serve.public_requests_per_second {
         0 => Finding::warning(
             "public",
             "unsigned requests may come as often as they like",
-            "Set public_requests_per_second, unless what stands before the gateway limits them",
+            &format!("Set {rate}, unless what stands before the gateway limits them"),
         ),
         most => Finding::good("public", format!("at most {most} unsigned requests per second")),
     })
@@ -113,10 +123,11 @@ pub(super) fn notes(serve: &ServeSettings) -> Option<Finding> {
     contradict.then(|| {
         let acl = &serve.acl;
         let made = if acl == "owners" { ", and no bucket can be made" } else { "" };
+        let (lists, bucket) = (called("acl"), called("notes_bucket"));
         Finding::warning(
-            "acl",
-            format!("`{acl}` needs notes_bucket, which is empty: buckets have no lists{made}"),
-            "Name a container as notes_bucket (penstock-notes), or take `acl` away",
+            &lists,
+            format!("`{acl}` needs {bucket}, which is empty: buckets have no lists{made}"),
+            &format!("Name a container as {bucket} (penstock-notes), or take `{lists}` away"),
         )
     })
 }
@@ -154,10 +165,11 @@ pub(super) fn transport(serve: &ServeSettings) -> Option<Finding> {
     };
     let is_plain = serve.tls_cert_file.is_empty() && !is_local(&serve.listen);
     is_plain.then(|| {
+        let files = [called("tls_cert_file"), called("tls_key_file")].join(" and ");
         Finding::warning(
-            "--listen",
+            &called("listen"),
             format!("{} is open to other machines without TLS", serve.listen),
-            "Give --tls-cert-file and --tls-key-file, unless a proxy before it speaks TLS",
+            &format!("Give {files}, unless a proxy before it speaks TLS"),
         )
     })
 }
@@ -204,6 +216,8 @@ mod tests {
             (finding.what.as_str(), finding.cure.as_str()),
             ("the key is wrong", "Set account_key")
         );
+        let asked = Error::new(Kind::Invalid, "was it cut?").with_hint("Paste it again");
+        assert_eq!(failed("back end `b`", &asked).what, "was it cut?");
         let plain = failed("back end `b`", &Error::new(Kind::NotFound, "gone"));
         assert!(!plain.cure.is_empty());
     }

@@ -1,13 +1,13 @@
 //! What the settings of a server say that only trying them shows.
 
-use super::judge::{Finding, failed};
+use super::judge::{Finding, called, failed};
 use crate::Options;
 use crate::access_log;
 use crate::ahead;
 use crate::hosts::Hosts;
 use crate::proxies::Proxies;
 use crate::sharing::Lists;
-use penstock_engine::{cache_directory, check_cache};
+use penstock_engine::{cache_directory, check_ca_file, check_cache, check_proxy};
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
@@ -19,16 +19,21 @@ pub(super) fn settings(options: &Options) -> Vec<Finding> {
     let serve = &options.serve;
     let is_tls = options.tls_files().is_ok_and(|files| files.is_some());
     let mut findings = Vec::new();
-    let mut tried = |subject: &str, tried: penstock_base::Result<()>| {
-        findings.extend(tried.err().map(|error| failed(subject, &error)));
+    let mut tried = |name: &str, tried: penstock_base::Result<()>| {
+        // What is about two of them is about settings.
+        let subject = if name == "settings" { name.to_string() } else { called(name) };
+        findings.extend(tried.err().map(|error| failed(&subject, &error)));
     };
     tried("settings", serve.check_together());
+    tried("settings", options.settings.check_together());
     tried("acl", Lists::parse(&serve.acl).map(drop));
     tried("domains", Hosts::parse(&serve.domains, is_tls).map(drop));
     tried("trusted_proxies", Proxies::parse(&serve.trusted_proxies).map(drop));
     tried("access_log", access_log::check("access_log", &serve.access_log));
     tried("backend_log", access_log::check("backend_log", &serve.backend_log));
     tried("cache_dir", check_cache(&options.settings));
+    tried("ca_file", check_ca_file(&options.settings));
+    tried("http_proxy", check_proxy(&options.settings));
     tried("read_ahead_max_bytes", ahead::check(options));
     findings.extend(served_cache(options));
     let limit = getrlimit(Resource::Nofile).maximum;
@@ -51,7 +56,7 @@ fn served_cache(options: &Options) -> Option<Finding> {
         cache.display(),
         within.name
     );
-    Some(Finding::warning("cache_dir", what, "Name a directory that is not served"))
+    Some(Finding::warning(&called("cache_dir"), what, "Name a directory that is not served"))
 }
 
 /// A path without links as far as it is there: a cache's directory is made when it is first used.
@@ -76,8 +81,9 @@ fn descriptors(limit: Option<u64>, connections: u64) -> Option<Finding> {
     Some(Finding::warning(
         "open files",
         format!(
-            "at most {limit} may be open, and connections_max and connections_per_host of each \
-             back end come to {wanted}"
+            "at most {limit} may be open, and {} and {} of each back end come to {wanted}",
+            called("connections_max"),
+            called("connections_per_host")
         ),
         "Raise the hard limit (`ulimit -Hn`, LimitNOFILE= of systemd), or lower these settings",
     ))

@@ -43,6 +43,8 @@ pub(crate) struct Failure {
     pub retry_after: Option<Duration>,
     /// Name of the secret that the request was signed with, for the words of the advice.
     pub secret_name: Option<String>,
+    /// The secret has its key from the environment's variables.
+    pub is_key_of_environment: bool,
     /// What to do where the credentials were the environment's.
     pub environment_hint: Option<String>,
     /// The request carried no credentials.
@@ -260,10 +262,17 @@ impl Failure {
         if kind == Kind::Denied && self.environment_hint.is_some() {
             return self.environment_hint.clone();
         }
-        let values = |names: &[&str]| advice::values(self.secret_name.as_deref(), names);
+        let secret = self.secret_name.as_deref();
+        let values = |names: &[&str]| match self.is_key_of_environment {
+            true => advice::values_of_environment(secret, names),
+            false => advice::values(secret, names),
+        };
         let told = match self.code.as_str() {
             "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
-                let renew = advice::renew(self.secret_name.as_deref());
+                let renew = match self.is_key_of_environment {
+                    true => format!("renew {}", values(&["key_id", "secret", "session_token"])),
+                    false => advice::renew(self.secret_name.as_deref()),
+                };
                 return Some(format!("The temporary credentials have expired: {renew}"));
             }
             "InvalidAccessKeyId" => {

@@ -142,6 +142,23 @@ fn advice_on_credentials_names_the_secret() {
 }
 
 #[test]
+fn advice_on_a_chains_key_names_the_variables_that_have_it() {
+    for (code, variable) in [
+        ("SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY of the environment, and REGION"),
+        ("InvalidAccessKeyId", "check AWS_ACCESS_KEY_ID of the environment"),
+        ("InvalidToken", "Check AWS_SESSION_TOKEN of the environment"),
+        ("ExpiredToken", "renew AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN of"),
+    ] {
+        let mut found = failure(403, &[], &format!("<Error><Code>{code}</Code></Error>"));
+        found.secret_name = Some("mine".to_string());
+        found.is_key_of_environment = true;
+        let error = found.into_error(None);
+        let hint = error.hint().unwrap();
+        assert!(hint.contains(variable) && !hint.contains("KEY_ID of secret"), "{code}: {hint}");
+    }
+}
+
+#[test]
 fn a_full_store_is_told_from_a_full_disk_here() {
     let error = failure(507, &[], "").into_error(None);
     assert!(error.message().contains("the store has no space left (507)"), "{error}");

@@ -19,6 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use penstock_base::{Error, Kind, Result, Secret};
 use percent_encoding::percent_decode_str;
+use std::fmt;
 
 /// The schemes of this store.
 pub const SCHEMES: &[&str] = &["az", "azure", "abfss", "abfs"];
@@ -48,6 +49,12 @@ pub struct AccountHost {
     pub name: String,
     /// `blob.core.windows.net` and the like, perhaps with a port.
     pub suffix: String,
+}
+
+impl fmt::Display for AccountHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.name, self.suffix)
+    }
 }
 
 impl AccountHost {

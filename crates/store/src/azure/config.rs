@@ -3,7 +3,10 @@
 //! What the secret says comes before DuckDB's `azure_*` settings; an account in the URL comes
 //! before both. A connection string of another account than the URL's is an error if it is the
 //! secret's, and passed over if it is only a setting, as DuckDB's azure extension has it. Whether
-//! credentials may go to a host that only the URL names is decided in `hosts.rs`.
+//! credentials may go to a URL's host is decided in `hosts.rs`. Those of the environment that may
+//! not go are withheld: the URL is read without them.
+
+mod refusal;
 
 use super::address::{Address, blob_suffix};
 use super::connection_string::{ConnectionString, StringAuth};
@@ -12,8 +15,10 @@ use super::hosts::{self, Foreign};
 use super::{sas, shared_key};
 use crate::advice;
 use crate::options::StoreOptions;
+use crate::unsigned::Withheld;
 use penstock_base::nearest::nearest;
 use penstock_base::{Error, Kind, Result, Secret};
+use refusal::{not_for, not_of_string};
 
 const DEFAULT_SUFFIX: &str = "blob.core.windows.net";
 /// Where the environment's credentials come from, for error texts.
@@ -104,6 +109,8 @@ pub struct Config {
     pub auth: Auth,
     /// The credentials are what the environment offers: nobody named them for what is read.
     pub is_of_environment: bool,
+    /// Why the environment's credentials do not go to the endpoint.
+    pub withheld: Option<Withheld>,
 }
 
 impl Config {
@@ -123,43 +130,45 @@ impl Config {
     }
 
     fn by_options(address: &Address, options: &StoreOptions) -> Result<Self> {
-        let url_account = address.account.as_ref();
         let of_secret = options.get("connection_string");
         let setting = options.get("azure_storage_connection_string");
         let setting = setting.filter(|_| options.get("secret_name").is_none());
-        let bare = of_secret.or(setting).filter(|text| sas::is_bare(text));
-        if let Some(text) = of_secret.filter(|_| bare.is_none()) {
+        let text = of_secret.or(setting);
+        let bare = text.filter(|text| sas::is_bare(text));
+        let mut withheld = None;
+        if let Some(text) = text.filter(|_| bare.is_none()) {
             let parsed = ConnectionString::parse(text)?;
-            if let (Some(url), Some(told)) = (url_account, &parsed.account)
-                && url.name != *told
-            {
-                let why = format!(
-                    "the URL is of account `{}`, but the connection string of {} is of `{told}`",
-                    url.name,
-                    options.secret_label()
-                );
-                return Err(
-                    Error::new(Kind::Invalid, why).with_hint(secret_hint(&url.name, &address.root))
-                );
-            }
-            return Ok(from_string(parsed, options));
-        }
-        if let Some(text) = setting.filter(|_| bare.is_none()) {
-            let parsed = ConnectionString::parse(text)?;
-            if url_account.is_none_or(|url| Some(&url.name) == parsed.account.as_ref()) {
-                return Ok(from_string(parsed, options));
+            match at_url(address, &parsed) {
+                Ok(endpoint) => return Ok(from_string(endpoint, parsed, options)),
+                // What the URL itself carries is meant for the URL's host.
+                Err(_) if address.sas.is_some() => {}
+                Err(_) if of_secret.is_none() && !refusal::is_named_as(address, &parsed) => {}
+                Err(foreign) => {
+                    let refused = not_of_string(address, &parsed, &foreign, options);
+                    if !is_of_environment(options) {
+                        return Err(refused.into_error());
+                    }
+                    withheld = Some(refused);
+                }
             }
         }
         let (endpoint, account) = endpoint(address, options)?;
-        let auth = match bare {
-            _ if address.sas.is_some() => Auth::Anonymous,
+        let mut auth = match bare {
+            _ if address.sas.is_some() || withheld.is_some() => Auth::Anonymous,
             Some(text) => Auth::Sas(sas::parse(text)?),
             None => auth(options, account)?,
         };
-        if auth != Auth::Anonymous || !options.extra_headers()?.is_empty() {
-            check_host(address, options)?;
+        let has_headers = !options.extra_headers()?.is_empty();
+        if (auth != Auth::Anonymous || has_headers)
+            && let Err(refused) = check_host(address, options)
+        {
+            if has_headers || !is_of_environment(options) {
+                return Err(refused.into_error());
+            }
+            (auth, withheld) = (Auth::Anonymous, Some(refused));
         }
-        Ok(Config { endpoint, auth, is_of_environment: is_of_environment(options) })
+        let is_of_environment = is_of_environment(options) && withheld.is_none();
+        Ok(Config { endpoint, auth, is_of_environment, withheld })
     }
 
     /// What to do when the service refuses: the secret to try, ready to be pasted.
@@ -171,6 +180,9 @@ impl Config {
             None if self.is_of_environment => format!("the environment ({VARIABLES})"),
             None => "the settings".to_string(),
         };
+        if let Some(withheld) = &self.withheld {
+            return format!("The request carried no credentials, since {withheld}");
+        }
         match &self.auth {
             Auth::Anonymous => {
                 let label = options.secret_label();
@@ -210,46 +222,35 @@ fn is_of_environment(options: &StoreOptions) -> bool {
     options.get("provider").is_some_and(|name| name.eq_ignore_ascii_case("environment"))
 }
 
-fn from_string(parsed: ConnectionString, options: &StoreOptions) -> Config {
+fn from_string(endpoint: Endpoint, parsed: ConnectionString, options: &StoreOptions) -> Config {
     let auth = match (parsed.auth, parsed.account) {
         (StringAuth::Key(key), Some(account)) => Auth::Key { account, key },
         (StringAuth::Sas(sas), _) => Auth::Sas(sas),
         _ => Auth::Anonymous,
     };
-    Config { endpoint: parsed.endpoint, auth, is_of_environment: is_of_environment(options) }
+    Config { endpoint, auth, is_of_environment: is_of_environment(options), withheld: None }
+}
+
+/// Where the URL is read with a connection string.
+fn at_url(address: &Address, string: &ConnectionString) -> Result<Endpoint, Foreign> {
+    match &address.account {
+        Some(host) => {
+            hosts::read_at(host, &string.endpoint, &string.others, string.account.as_deref())
+        }
+        None => Ok(string.endpoint.clone()),
+    }
 }
 
 /// Refuses to send credentials to a host that only the URL names, unless it is their account's.
-fn check_host(address: &Address, options: &StoreOptions) -> Result<()> {
+fn check_host(address: &Address, options: &StoreOptions) -> Result<(), Withheld> {
     let told = told_endpoint(options);
     let Some(host) = address.account.as_ref().filter(|_| !is_url(told)) else { return Ok(()) };
     // The setting is the account of URLs that name none; it says nothing about credentials.
     let account = options.get("account_name");
-    let label = match options.get("secret_name") {
-        Some(_) => options.secret_label(),
-        None => "the settings or the environment".to_string(),
-    };
-    let (why, hint) = match hosts::check(host, hosts::MadeFor { account, suffix: told }) {
-        Ok(()) => return Ok(()),
-        Err(Foreign::Host) => {
-            let whole = format!("{}.{}", host.name, host.suffix);
-            let set = advice::set("endpoint", &format!("https://{whole}"));
-            let why = format!(
-                "`{whole}` is no host of an Azure storage account: the credentials of {label} do \
-                 not go there"
-            );
-            (why, format!("If the account does answer there, {set}"))
-        }
-        Err(Foreign::Account) => {
-            let why = format!(
-                "the URL is of account `{}`, but the credentials of {label} are of `{}`",
-                host.name,
-                account.unwrap_or_default()
-            );
-            (why, secret_hint(&host.name, &address.root))
-        }
-    };
-    Err(Error::new(Kind::Denied, why).with_hint(hint))
+    match hosts::check(host, hosts::MadeFor { account, suffix: told }) {
+        Ok(()) => Ok(()),
+        Err(foreign) => Err(not_for(address, &foreign, told, options)),
+    }
 }
 
 fn told_endpoint(options: &StoreOptions) -> Option<&str> {
@@ -264,21 +265,10 @@ fn endpoint(address: &Address, options: &StoreOptions) -> Result<(Endpoint, Opti
     let told = told_endpoint(options);
     let account = options.first_of(&["account_name", "azure_account_name"]);
     if let Some(url) = told.filter(|_| is_url(told)) {
-        let endpoint = Endpoint::parse(url)?;
-        let name = address.account.as_ref().map(|host| host.name.as_str());
-        let name = name.or(account).or(endpoint.account()).map(str::to_string);
-        // An emulator's URL may leave the account to be appended.
-        let is_emulator = endpoint.account().is_none();
-        return match (is_emulator, name) {
-            (true, Some(name)) => {
-                let base_path = format!("/{name}");
-                Ok((Endpoint { base_path, ..endpoint }, Some(name)))
-            }
-            (_, name) => Ok((endpoint, name)),
-        };
+        return at_endpoint(address, Endpoint::parse(url)?, account, options);
     }
     if let Some(host) = &address.account {
-        return Ok((host.endpoint(), Some(host.name.clone())));
+        return Ok((host.endpoint(), Some(hosts::account_of(host).to_string())));
     }
     let Some(account) = account else {
         let why = format!("no storage account is known for `{}`", address.root);
@@ -291,6 +281,32 @@ fn endpoint(address: &Address, options: &StoreOptions) -> Result<(Endpoint, Opti
     let suffix = blob_suffix(told.unwrap_or(DEFAULT_SUFFIX));
     let endpoint = Endpoint::parse(&format!("https://{account}.{suffix}"))?;
     Ok((endpoint, Some(account.to_string())))
+}
+
+/// The same where `endpoint` is a whole URL: hosts of other accounts are not read there.
+fn at_endpoint(
+    address: &Address,
+    endpoint: Endpoint,
+    account: Option<&str>,
+    options: &StoreOptions,
+) -> Result<(Endpoint, Option<String>)> {
+    let told = endpoint.to_string();
+    let own = options.get("account_name").or(endpoint.account_of_path());
+    let endpoint = match &address.account {
+        Some(host) => hosts::read_at(host, &endpoint, &[], own)
+            .map_err(|foreign| not_for(address, &foreign, Some(&told), options).into_error())?,
+        None => endpoint,
+    };
+    let name = address.account.as_ref().map(hosts::account_of);
+    let name = name.or(account).or(endpoint.account()).map(str::to_string);
+    // An emulator's URL may leave the account to be appended.
+    match (endpoint.account().is_none(), name) {
+        (true, Some(name)) => {
+            let base_path = format!("/{name}");
+            Ok((Endpoint { base_path, ..endpoint }, Some(name)))
+        }
+        (_, name) => Ok((endpoint, name)),
+    }
 }
 
 fn auth(options: &StoreOptions, account: Option<String>) -> Result<Auth> {

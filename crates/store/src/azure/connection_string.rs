@@ -53,6 +53,8 @@ pub struct ConnectionString {
     pub endpoint: Endpoint,
     /// The account, if it is told or follows from the endpoint.
     pub account: Option<String>,
+    /// Other hosts that the string names for it, and the endpoint by which each is read.
+    pub others: Vec<(Endpoint, Endpoint)>,
     /// How to sign.
     pub auth: StringAuth,
 }
@@ -96,7 +98,8 @@ impl ConnectionString {
             (Some(key), None) => StringAuth::Key(key),
             (None, None) => StringAuth::Anonymous,
         };
-        Ok(ConnectionString { endpoint, account, auth })
+        let others = parts.others(&endpoint);
+        Ok(ConnectionString { endpoint, account, others, auth })
     }
 }
 
@@ -169,6 +172,19 @@ impl<'a> Parts<'a> {
         Endpoint::parse(&format!("{scheme}://{account}.blob.{suffix}"))
             .map_err(|_| wrong("EndpointSuffix is no host name"))
     }
+
+    /// The Data Lake host, which is read at the Blob service, and those of the second region. One
+    /// that is no URL names no host.
+    fn others(&self, endpoint: &Endpoint) -> Vec<(Endpoint, Endpoint)> {
+        let named = |name| self.get(name).and_then(|url| Endpoint::parse(url).ok());
+        let second = named("BlobSecondaryEndpoint");
+        let twins = [
+            (named("DfsEndpoint"), Some(endpoint.clone())),
+            (second.clone(), second.clone()),
+            (named("DfsSecondaryEndpoint"), second),
+        ];
+        twins.into_iter().filter_map(|(host, read_at)| host.zip(read_at)).collect()
+    }
 }
 
 fn known_name(name: &str, place: &str) -> Result<&'static str> {
@@ -218,7 +234,8 @@ fn of_url(url: &str, query: &str) -> Result<ConnectionString> {
         endpoint => endpoint,
     };
     let account = endpoint.account().map(str::to_string);
-    Ok(ConnectionString { endpoint, account, auth: StringAuth::Sas(sas::parse(query)?) })
+    let auth = StringAuth::Sas(sas::parse(query)?);
+    Ok(ConnectionString { endpoint, account, others: Vec::new(), auth })
 }
 
 fn development_storage(parts: &Parts<'_>) -> Result<ConnectionString> {
@@ -229,6 +246,7 @@ fn development_storage(parts: &Parts<'_>) -> Result<ConnectionString> {
     Ok(ConnectionString {
         endpoint,
         account: Some(DEVELOPMENT_ACCOUNT.into()),
+        others: Vec::new(),
         auth: StringAuth::Key(Secret::new(DEVELOPMENT_KEY)),
     })
 }

@@ -63,10 +63,15 @@ impl Endpoint {
         Ok(Endpoint { is_https, authority, base_path })
     }
 
+    /// The account that stands in the path, as emulators have it.
+    pub fn account_of_path(&self) -> Option<&str> {
+        self.base_path.strip_prefix('/').and_then(|path| path.split('/').next())
+    }
+
     /// The account that the endpoint is of: the path of an emulator, else the host's first label.
     pub fn account(&self) -> Option<&str> {
-        if !self.base_path.is_empty() {
-            return self.base_path[1..].split('/').next();
+        if let Some(account) = self.account_of_path() {
+            return Some(account);
         }
         let host = self.authority.split(':').next().unwrap_or(&self.authority);
         let is_address = host.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[');

@@ -7,6 +7,7 @@
 //! credentials are, by `endpoint` or a connection string, and never by a URL alone.
 
 use super::address::{AccountHost, blob_suffix};
+use super::endpoint::Endpoint;
 
 /// The ends of host names of Azure's clouds, after `blob.` or `dfs.`: the public cloud and its
 /// accounts with DNS zones, China, US Government, Germany (until 2021), and OneLake.
@@ -34,7 +35,7 @@ pub struct MadeFor<'a> {
 /// Why credentials do not go to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// It is no host of Azure's, nor below the endpoint that was named with the credentials.
+    /// It is no host of Azure's, or not of the endpoint that was named with the credentials.
     Host,
     /// It is of another account.
     Account,
@@ -50,15 +51,73 @@ pub fn check(host: &AccountHost, made_for: MadeFor<'_>) -> Result<(), Foreign> {
         let named = named.to_ascii_lowercase();
         blob_suffix(without_implied_port(&named)) == blob_suffix(suffix)
     });
-    let account = match cloud_of(suffix) {
-        Some(ONELAKE) => ONELAKE_ACCOUNT,
-        Some(_) => own_name(&host.name),
-        None if is_named => &host.name,
-        None => return Err(Foreign::Host),
-    };
+    // In another cloud the same name is another customer's account.
+    if made_for.suffix.is_some() && !is_named && !is_same_cloud(suffix, made_for.suffix) {
+        return Err(Foreign::Host);
+    }
+    let account = account_of(host);
+    if cloud_of(suffix).is_none() && !is_named {
+        return Err(Foreign::Host);
+    }
     match made_for.account {
         Some(own) if !own.eq_ignore_ascii_case(account) => Err(Foreign::Account),
         _ => Ok(()),
+    }
+}
+
+fn is_same_cloud(suffix: &str, named: Option<&str>) -> bool {
+    let named = named.map(str::to_ascii_lowercase).unwrap_or_default();
+    let cloud = cloud_of(without_implied_port(suffix));
+    cloud.is_some() && cloud == cloud_of(without_implied_port(&named))
+}
+
+/// The account whose host this is.
+pub fn account_of(host: &AccountHost) -> &str {
+    match cloud_of(without_implied_port(&host.suffix)) {
+        Some(ONELAKE) => ONELAKE_ACCOUNT,
+        Some(_) => own_name(&host.name),
+        None => &host.name,
+    }
+}
+
+/// Where the host of a URL is read with credentials that name a whole endpoint.
+///
+/// It may be that endpoint's own host, or one of `others`, which name theirs beside them. It may
+/// be another host of the account in the endpoint's cloud, which is read as the URL names it. An
+/// endpoint of no cloud (an emulator, a custom domain) stands for the account's hosts in each.
+///
+/// # Errors
+/// The reason why the host is none of these.
+pub fn read_at(
+    host: &AccountHost,
+    endpoint: &Endpoint,
+    others: &[(Endpoint, Endpoint)],
+    account: Option<&str>,
+) -> Result<Endpoint, Foreign> {
+    let named = host.endpoint().authority;
+    let is_named = |it: &Endpoint| {
+        let authority = it.authority.to_ascii_lowercase();
+        without_implied_port(&authority) == without_implied_port(&named)
+    };
+    if is_named(endpoint) {
+        return Ok(endpoint.clone());
+    }
+    if let Some((_, read_at)) = others.iter().find(|(it, _)| is_named(it)) {
+        return Ok(read_at.clone());
+    }
+    if cloud_of(without_implied_port(&host.suffix)).is_none() {
+        return Err(Foreign::Host);
+    }
+    if account.is_some_and(|own| !own.eq_ignore_ascii_case(account_of(host))) {
+        return Err(Foreign::Account);
+    }
+    let suffix = endpoint.authority.split_once('.').map(|(_, suffix)| suffix);
+    match suffix.filter(|suffix| cloud_of(without_implied_port(suffix)).is_some()) {
+        None => Ok(endpoint.clone()),
+        Some(_) if is_same_cloud(&host.suffix, suffix) => {
+            Ok(Endpoint { authority: named, ..endpoint.clone() })
+        }
+        Some(_) => Err(Foreign::Host),
     }
 }
 

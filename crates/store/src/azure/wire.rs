@@ -191,6 +191,9 @@ impl Wire {
             if is_read && self.config.is_of_environment {
                 return self.read(parts).await;
             }
+            if let Some(withheld) = self.config.withheld.clone().filter(|_| !is_read) {
+                return Err(withheld.into_error());
+            }
             self.credentials.sign(&mut parts).await?;
             match ask.flow {
                 Some(flow) => self.client.send_flow(parts, flow).await,

@@ -4,6 +4,7 @@ mod access;
 mod endpoint;
 
 use crate::options::StoreOptions;
+use crate::unsigned::Withheld;
 use ::http::{HeaderName, HeaderValue};
 use endpoint::{Endpoint, host_of, is_aws_host, region_of_host};
 use penstock_base::settings::flag;
@@ -96,6 +97,10 @@ pub(crate) struct S3Config {
     /// The environment gave the credentials, by this variable: what is public is read without them
     /// where they are refused.
     pub environment: Option<&'static str>,
+    /// A chain that somebody asked for has its key from the environment's variables.
+    pub is_key_of_environment: bool,
+    /// Why the environment's credentials do not go to the endpoint: reads go without them.
+    pub withheld: Option<Withheld>,
     pub kms_key_id: Option<String>,
     pub requester_pays: bool,
     pub checksum: ChecksumChoice,
@@ -153,8 +158,10 @@ pub(crate) fn read(
         host: endpoint.host,
         base_path: endpoint.base_path,
         path_style,
+        is_key_of_environment: access::is_key_of_environment(&found, &environment),
         access: found.access,
         environment: found.environment,
+        withheld: found.withheld,
         kms_key_id: options
             .first_of(&["kms_key_id", "s3_kms_key_id"])
             .map(str::to_string)

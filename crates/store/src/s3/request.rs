@@ -263,6 +263,7 @@ impl Sender {
 
     async fn signed(&self, target: &Target, call: &Call<'_>) -> Result<Parts> {
         let named = |error: Error| self.named(call, error);
+        self.check_withheld(call)?;
         let url = request_url(&target.bucket_url, self.config.service, call);
         let request = Request::builder().method(call.method.clone()).uri(url.as_str()).body(());
         let (mut parts, ()) = request
@@ -321,6 +322,7 @@ impl Sender {
     /// The error of a refused request, with advice that fits the bucket.
     pub(crate) fn refusal(&self, call: &Call<'_>, mut failure: Failure) -> Error {
         failure.secret_name.clone_from(&self.config.secret_name);
+        failure.is_key_of_environment = self.config.is_key_of_environment;
         failure.was_unsigned = self.config.access == Access::Anonymous;
         let is_version = call.key.is_some_and(|key| split_version(key).1.is_some());
         if is_version && self.config.service == Service::Gcs && failure.code == "NoSuchKey" {
@@ -358,6 +360,9 @@ impl Sender {
         let config = &self.config;
         let (secret_type, scope) = (self.secret_type(), self.scope());
         let (kind, _) = failure.verdict();
+        if let Some(withheld) = config.withheld.as_ref().filter(|_| kind == Kind::Denied) {
+            return Some(format!("The request carried no credentials, since {withheld}"));
+        }
         if kind == Kind::Denied && config.access == Access::Anonymous {
             let key = [("key_id", "..."), ("secret", "..."), ("scope", scope)];
             let key = advice::give(secret_type, &key);
@@ -365,6 +370,9 @@ impl Sender {
         }
         if kind == Kind::Denied {
             let which = match &config.secret_name {
+                Some(_) if config.is_key_of_environment => {
+                    advice::values_of_environment(None, &["key_id"])
+                }
                 Some(name) => format!("secret '{name}'"),
                 None => "the credentials from settings or environment".to_string(),
             };

@@ -115,9 +115,16 @@ const CREDENTIALS: &[&[(&str, &str)]] = &[
         ("client_secret", "s"),
     ],
     &[("azure_credential_chain", "default")],
+    &[("extra_http_headers.Authorization", "Bearer t")],
+    &[("extra_http_headers.Authorization", "Bearer t"), ("provider", "environment")],
+];
+
+/// What the environment gives, which nobody named for what is read.
+const OF_ENVIRONMENT: &[&[(&str, &str)]] = &[
     &[("provider", "environment")],
     &[("provider", "environment"), ("sas_token", "sv=1&sig=x")],
-    &[("extra_http_headers.Authorization", "Bearer t")],
+    &[("provider", "environment"), ("account_key", "a2V5")],
+    &[("provider", "environment"), ("connection_string", "AccountName=lake;AccountKey=a2V5")],
 ];
 
 #[test]
@@ -141,7 +148,36 @@ fn no_credential_goes_to_a_host_that_only_the_url_names() {
         assert!(decide(own, credential).is_ok(), "{credential:?}");
     }
     let public = decide("az://lake.evil.example/data/x", &[]).unwrap();
-    assert_eq!(public.auth, Auth::Anonymous);
+    assert_eq!((public.auth, public.withheld), (Auth::Anonymous, None));
+}
+
+#[test]
+fn the_environments_credentials_are_withheld_from_a_foreign_host() {
+    for credential in OF_ENVIRONMENT {
+        for (url, named) in [
+            ("abfss://data@lake.evil.example/x", "`lake.evil.example` is no host"),
+            ("az://lake.blob.core.windows.net.evil.example/c/x", "is no host of"),
+            ("az://other.blob.core.windows.net/c/x", "the URL is of account `other`"),
+        ] {
+            let made_for: Vec<_> =
+                [("account_name", "lake")].iter().chain(*credential).copied().collect();
+            let found = decide(url, &made_for).unwrap();
+            let host = Address::parse(url).unwrap().account.unwrap().endpoint();
+            assert_eq!((found.auth.clone(), &found.endpoint), (Auth::Anonymous, &host), "{url}");
+            assert!(!found.is_of_environment, "a second request would be the first");
+            let hint = found.denied_hint(
+                &Address::parse(url).unwrap(),
+                &StoreOptions::new(made_for.iter().copied()).unwrap(),
+            );
+            assert!(hint.contains("carried no credentials, since"), "{hint}");
+            let error = found.withheld.unwrap().into_error();
+            assert!(error.message().contains(named), "{error}");
+        }
+        let own = [("account_name", "lake")].iter().chain(*credential).copied();
+        let own = decide("az://lake.blob.core.windows.net/c/x", &own.collect::<Vec<_>>()).unwrap();
+        assert_ne!(own.auth, Auth::Anonymous, "{credential:?}");
+        assert!(own.is_of_environment && own.withheld.is_none());
+    }
 }
 
 #[test]
@@ -159,13 +195,133 @@ fn credentials_of_one_account_go_to_no_other() {
     assert!(decide("az://other.blob.core.windows.net/c/x", &setting).is_ok());
 }
 
+/// Strings of one account in every form, and what a host of it is read at.
+const STRINGS: &[(&str, &str)] = &[
+    (STRING, "acc.blob.core.windows.net"),
+    (
+        "AccountName=acc;AccountKey=a2V5;EndpointSuffix=core.windows.net",
+        "acc.blob.core.windows.net",
+    ),
+    ("https://acc.blob.core.windows.net/c?sv=1&sig=eA==", "acc.blob.core.windows.net"),
+    (
+        "BlobEndpoint=https://acc.dfs.core.windows.net;SharedAccessSignature=sv=1&sig=x",
+        "acc.blob.core.windows.net",
+    ),
+];
+
 #[test]
-fn a_connection_string_stays_at_its_own_endpoint() {
-    for name in ["connection_string", "azure_storage_connection_string"] {
-        let found = decide("abfss://data@acc.evil.example/x", &[(name, STRING)]).unwrap();
-        assert_eq!(found.endpoint.to_string(), "https://acc.blob.core.windows.net", "{name}");
+fn a_connection_string_is_read_at_hosts_of_its_account_alone() {
+    let names = ["connection_string", "azure_storage_connection_string"];
+    for (string, own) in STRINGS {
+        for name in names {
+            for (host, read_at) in [
+                ("acc.blob.core.windows.net", *own),
+                ("ACC.Dfs.core.windows.net:443", *own),
+                ("acc.privatelink.dfs.core.windows.net", "acc.privatelink.blob.core.windows.net"),
+                ("acc-secondary.blob.core.windows.net", "acc-secondary.blob.core.windows.net"),
+            ] {
+                let url = format!("abfss://data@{host}/x");
+                let found = decide(&url, &[(name, string)]).unwrap();
+                assert_eq!(found.endpoint.to_string(), format!("https://{read_at}"), "{url}");
+                assert_ne!(found.auth, Auth::Anonymous, "{url}");
+            }
+            for host in [
+                "acc.blob.core.windows.net.evil.example",
+                "acc.evil.example",
+                "acc.queue.core.windows.net",
+                "acc.blob.core.windows.net:8443",
+                "acc.blob.core.chinacloudapi.cn",
+                "acc.z27.blob.storage.azure.net",
+                "acc.blob.core.windows.net.",
+            ] {
+                for url in [format!("abfss://data@{host}/x"), format!("az://{host}/data/x")] {
+                    let error = decide(&url, &[(name, string)]).unwrap_err();
+                    assert_eq!(error.kind(), Kind::Denied, "{url}");
+                    let text = error.to_string();
+                    let option = match name == names[0] {
+                        true => "set CONNECTION_STRING 'BlobEndpoint",
+                        false => "SET azure_storage_connection_string = 'BlobEndpoint",
+                    };
+                    for part in [host, *own, option, &format!("BlobEndpoint=https://{host};")] {
+                        assert!(text.contains(part), "{url}: {part}: {text}");
+                    }
+                    // A signature of the URL's own goes where the URL says.
+                    let signed = format!("{url}?sv=1&sig=YWI=");
+                    let found = decide(&signed, &[(name, string)]).unwrap();
+                    let there = found.endpoint.to_string();
+                    assert!(there.ends_with(&host.replace("dfs", "blob")), "{there}");
+                }
+                // What the error says lets it.
+                let string = format!("BlobEndpoint=https://{host};AccountName=acc;AccountKey=a2V5");
+                let url = format!("abfss://data@{host}/x");
+                let found = decide(&url, &[(name, &string)]).unwrap();
+                assert_eq!(found.endpoint.to_string(), format!("https://{host}"));
+            }
+        }
     }
-    let endpoint = [("endpoint", "http://127.0.0.1:10000"), ("account_key", "a2V5")];
-    let found = decide("abfss://data@evil.example/x", &endpoint).unwrap();
-    assert_eq!(found.endpoint.to_string(), "http://127.0.0.1:10000/evil");
+    // A setting of another account says nothing about this one.
+    for host in ["other.blob.core.windows.net", "public.lake.example"] {
+        let url = format!("az://{host}/c/x");
+        let found = decide(&url, &[(names[1], STRING)]).unwrap();
+        assert_eq!(found.auth, Auth::Anonymous);
+        assert_eq!(found.endpoint.to_string(), format!("https://{host}"));
+        assert!(decide(&url, &[(names[0], STRING)]).is_err());
+    }
+}
+
+#[test]
+fn a_named_endpoint_stands_for_the_hosts_of_its_account() {
+    const EMULATOR: &str =
+        "BlobEndpoint=http://127.0.0.1:10000/acc;AccountName=acc;AccountKey=a2V5";
+    let string = [("connection_string", EMULATOR)];
+    let url = [("endpoint", "http://127.0.0.1:10000"), ("account_key", "a2V5")];
+    for host in ["acc.blob.core.windows.net", "acc.dfs.core.chinacloudapi.cn"] {
+        for options in [&string[..], &url] {
+            let found = decide(&format!("abfss://data@{host}/x"), options).unwrap();
+            assert_eq!(found.endpoint.to_string(), "http://127.0.0.1:10000/acc", "{host}");
+        }
+    }
+    for (host, options) in [
+        ("acc.evil.example", &string[..]),
+        ("acc.evil.example", &url),
+        ("evil.example", &url),
+        ("acc.blob.core.windows.net:8443", &url),
+        ("acc.blob.core.windows.net", &[("endpoint", "https://acc.blob.core.windows.net.evil")]),
+        ("acc.blob.core.windows.net", &[("endpoint", "https://acc.blob.core.chinacloudapi.cn")]),
+        ("acc.blob.core.windows.net", &[("endpoint", "http://127.0.0.1:10000/other")]),
+    ] {
+        let is_twin = host == "acc.blob.core.windows.net" && options[0].1.ends_with("evil");
+        let found = decide(&format!("abfss://data@{host}/x"), options);
+        // An endpoint of no cloud was named for the account; nobody named the others.
+        assert_eq!(found.is_ok(), is_twin, "{host} {options:?}");
+    }
+    // In another cloud the name is another customer's.
+    let china = [("endpoint", "blob.core.chinacloudapi.cn"), ("account_key", "a2V5")];
+    let error = decide("az://acc.blob.core.windows.net/c/x", &china).unwrap_err();
+    assert!(error.to_string().contains("`blob.core.chinacloudapi.cn`"), "{error}");
+    // Hosts that the string names beside the first.
+    let string = "BlobEndpoint=https://blob.lake.example;DfsEndpoint=https://dfs.lake.example;\
+                  BlobSecondaryEndpoint=https://blob2.lake.example;\
+                  DfsSecondaryEndpoint=https://dfs2.lake.example;AccountName=acc;AccountKey=a2V5";
+    for (host, read_at) in [
+        ("blob.lake.example", "https://blob.lake.example"),
+        ("dfs.lake.example", "https://blob.lake.example"),
+        ("blob2.lake.example", "https://blob2.lake.example"),
+        ("dfs2.lake.example", "https://blob2.lake.example"),
+    ] {
+        let url = format!("abfss://data@{host}/x");
+        let found = decide(&url, &[("connection_string", string)]).unwrap();
+        assert_eq!(found.endpoint.to_string(), read_at);
+        assert!(matches!(&found.auth, Auth::Key { account, .. } if account == "acc"));
+    }
+}
+
+/// The second region's host has the account's name and key.
+#[test]
+fn a_second_host_is_signed_for_with_the_accounts_name() {
+    for host in ["lake-secondary.blob.core.windows.net", "lake.privatelink.blob.core.windows.net"] {
+        let found = decide(&format!("az://{host}/c/x"), &[("account_key", "a2V5")]).unwrap();
+        assert!(matches!(&found.auth, Auth::Key { account, .. } if account == "lake"), "{host}");
+        assert_eq!(found.endpoint.to_string(), format!("https://{host}"));
+    }
 }

@@ -5,6 +5,7 @@ use super::endpoint::{Endpoint, is_google_host};
 use super::{Access, ChainSource, ChainSpec};
 use crate::advice;
 use crate::options::StoreOptions;
+use crate::unsigned::Withheld;
 use penstock_base::{Error, Kind, Result, Secret};
 
 /// Variables by which the environment says that it has AWS credentials.
@@ -24,11 +25,13 @@ pub(super) struct Found {
     /// The environment gave them, by this variable: nobody named them for this bucket. `None` where
     /// a secret, a setting or a flag did.
     pub environment: Option<&'static str>,
+    /// Why the environment's credentials do not go to the endpoint.
+    pub withheld: Option<Withheld>,
 }
 
 impl Found {
     fn given(access: Access) -> Self {
-        Found { access, environment: None }
+        Found { access, environment: None, withheld: None }
     }
 
     /// These credentials, if they may go to the endpoint.
@@ -44,23 +47,27 @@ impl Found {
         let is_of_url = matches!(self.access, Access::Key { .. }) && url.get("key_id").is_some();
         let has_headers = !options.extra_headers()?.is_empty();
         if endpoint.is_of_url && !is_of_url {
+            let refused = not_for(endpoint, options, "which only the URL names");
             return match (&self.access, self.environment) {
-                (Access::Anonymous, _) | (_, Some(_)) if !has_headers => {
-                    Ok(Found::given(Access::Anonymous))
+                (Access::Anonymous, _) if !has_headers => Ok(self),
+                (_, Some(_)) if !has_headers => {
+                    let withheld = Some(refused);
+                    Ok(Found { withheld, ..Found::given(Access::Anonymous) })
                 }
-                _ => Err(not_for(endpoint, options, "which only the URL names")),
+                _ => Err(refused.into_error()),
             };
         }
         let is_token = matches!(self.access, Access::Bearer(_) | Access::Google { .. });
         let is_googles = endpoint.https && endpoint.host.as_deref().is_some_and(is_google_host);
         if is_token && !is_googles && !endpoint.is_of_secret {
-            return Err(not_for(endpoint, options, "since an OAuth token is for Google's hosts"));
+            let why = "since an OAuth token is for Google's hosts";
+            return Err(not_for(endpoint, options, why).into_error());
         }
         Ok(self)
     }
 }
 
-fn not_for(endpoint: &Endpoint, options: &StoreOptions, why: &str) -> Error {
+fn not_for(endpoint: &Endpoint, options: &StoreOptions, why: &str) -> Withheld {
     let host = endpoint.host.as_deref().unwrap_or("s3.amazonaws.com");
     let of = match options.get("secret_name") {
         Some(_) => options.secret_label(),
@@ -69,7 +76,7 @@ fn not_for(endpoint: &Endpoint, options: &StoreOptions, why: &str) -> Error {
     let message = format!("the credentials of {of} do not go to `{host}`, {why}");
     let scheme = if endpoint.https { "https" } else { "http" };
     let set = advice::set("endpoint", &format!("{scheme}://{host}"));
-    Error::new(Kind::Denied, message).with_hint(format!("If they are meant for it, {set}"))
+    Withheld::new(Kind::Denied, message, format!("If they are meant for it, {set}"))
 }
 
 /// The credentials of these options, else of the environment.
@@ -109,6 +116,7 @@ pub(super) fn access(
             true => Found {
                 access: Access::Google { json: None, path: None },
                 environment: implied(GOOGLE_VARIABLE),
+                withheld: None,
             },
             false => Found::given(Access::Anonymous),
         });
@@ -122,9 +130,27 @@ pub(super) fn access(
     if chain_wanted || told.is_some() {
         let variable = told.copied().unwrap_or(AWS_VARIABLES[0]);
         let access = Access::AwsChain { chain, fallback };
-        return Ok(Found { access, environment: implied(variable) });
+        return Ok(Found { access, environment: implied(variable), withheld: None });
     }
     Ok(Found::given(Access::Anonymous))
+}
+
+/// Whether a chain finds its key in the environment's variables, which it asks first.
+pub(super) fn is_key_of_environment(
+    found: &Found,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> bool {
+    let Access::AwsChain { chain, fallback: None } = &found.access else { return false };
+    let asks_it_first = match chain.sources.first() {
+        Some(first) => *first == ChainSource::Environment,
+        None => chain.profile.is_none(),
+    };
+    let is_set = |name: &&str| environment(name).is_some();
+    // Where nobody asked for the chain, errors speak of the environment anyway.
+    found.environment.is_none()
+        && asks_it_first
+        && chain.assume_role_arn.is_none()
+        && [AWS_VARIABLES[0], SECRET].iter().all(is_set)
 }
 
 fn key_of(

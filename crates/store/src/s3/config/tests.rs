@@ -195,6 +195,7 @@ fn a_key_goes_to_no_endpoint_that_only_the_url_names() {
         let found = read_url("s3", &[evil], &[], environment).unwrap();
         assert_eq!(found.access, Access::Anonymous);
         assert_eq!(found.host.as_deref(), Some("evil.example"));
+        assert_eq!(found.withheld.is_some(), !environment.is_empty());
     }
 }
 
@@ -267,6 +268,20 @@ fn credentials_that_nobody_named_are_known_as_such() {
         ("gs", &[("bearer_token", "t")]),
     ] {
         assert_eq!(of(scheme, pairs, &[aws[0], aws[1], google[0]]), None, "{pairs:?}");
+    }
+}
+
+#[test]
+fn a_chain_that_asks_the_environment_first_has_its_key_from_there() {
+    let aws = [("AWS_ACCESS_KEY_ID", "e"), ("AWS_SECRET_ACCESS_KEY", "s")];
+    let chain = ("provider", "credential_chain");
+    let is_its = |pairs: &[(&str, &str)], environment: &[(&str, &str)]| {
+        read_url("s3", &[], pairs, environment).unwrap().is_key_of_environment
+    };
+    assert!(is_its(&[chain], &aws) && is_its(&[chain, ("chain", "env;sso")], &aws));
+    assert!(!is_its(&[chain], &[]) && !is_its(&OWN_KEY, &aws));
+    for other in [("chain", "sso;env"), ("profile", "p"), ("assume_role_arn", "arn:x")] {
+        assert!(!is_its(&[chain, other], &aws), "{other:?}");
     }
 }
 

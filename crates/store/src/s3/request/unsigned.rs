@@ -15,6 +15,17 @@ impl Sender {
         self.reads_unsigned.settle(is_signed, (first, second), is_denied)
     }
 
+    /// Refuses a write whose credentials may not go to the endpoint.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub(super) fn check_withheld(&self, call: &Call<'_>) -> Result<()> {
+        match self.config.withheld.clone().filter(|_| !call.is_read()) {
+            Some(withheld) => Err(self.named(call, withheld.into_error())),
+            None => Ok(()),
+        }
+    }
+
     /// What to do where the environment's credentials are refused, which nobody gave for this
     /// bucket: where there are secrets, none is to blame.
     pub(super) fn environment_hint(&self) -> Option<String> {
