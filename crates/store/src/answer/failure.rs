@@ -200,7 +200,7 @@ impl Failure {
                 format!("the server has no object yet, and says to ask later ({label})")
             }
             Kind::Corrupt if self.status < 300 => {
-                format!("the server answered {label}, which is neither an object nor a success")
+                format!("the server answered {label}, which is no object and no success")
             }
             Kind::Throttled => format!("the store asks to slow down ({label})"),
             Kind::Unavailable => format!("the store failed on its side ({label})"),
