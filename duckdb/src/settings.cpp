@@ -12,7 +12,7 @@ namespace penstock {
 
 namespace {
 
-//! URLs with passwords, by what DuckDB keeps in their place: it shows a setting's value to whoever asks.
+//! URLs with passwords, by the texts that DuckDB keeps in their place, since it shows every setting.
 class Passwords {
 public:
 	static string Hide(const ps_setting_info &info, const string &value) {

@@ -184,7 +184,7 @@ VolumeFileSystem::VolumeFileSystem(shared_ptr<Engine> engine_p) : engine(std::mo
 	volumes.reset(handle);
 }
 
-//! A volume in a file is a local file: whoever has disabled those means it, too.
+//! A volume in a file is a local file, and is disabled with those.
 void VolumeFileSystem::RefuseDisabled(const string &path) const {
 	if (engine->db.GetFileSystem().SubSystemIsDisabled("LocalFileSystem") && ps_volume_is_file(Borrow(path))) {
 		throw PermissionException("File system LocalFileSystem has been disabled by configuration");

@@ -92,7 +92,7 @@ impl Home {
         }
     }
 
-    /// Whether it could be made and filled, for whoever looks before it is used: nothing is left.
+    /// Whether it could be made and filled, before it is used: nothing is left of the trial.
     ///
     /// # Errors
     /// `Invalid` where a file or a link that leads nowhere is in the way, for a directory in which
@@ -123,7 +123,7 @@ fn chance() -> u64 {
 }
 
 /// Tries what making and filling a directory needs. Rights alone do not tell: some file systems
-/// take no directories, whoever asks.
+/// take no directories from anybody.
 fn check_directory(path: &Path) -> Result<()> {
     let here = Path::new(".");
     let is_there = |it: &&Path| *it != Path::new("") && it.symlink_metadata().is_ok();
