@@ -2,6 +2,7 @@
 //!
 //! Decides nothing about requests; does no I/O but reading a failed answer's (bounded) body.
 
+mod codes;
 mod extent;
 mod failure;
 mod head;

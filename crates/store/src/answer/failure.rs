@@ -1,5 +1,6 @@
-//! The one table from status and service code to [`Kind`] and [`Retry`], and the words of errors.
+//! From an answer's status and code to [`Kind`] and [`Retry`], and the words of errors.
 
+use super::codes::{CONDITIONS, OBJECT, code_verdict, missing_thing};
 use crate::answer::{parse_http_date, parse_iso_date, text_header};
 use crate::http::HttpResponse;
 use crate::versions::{MARKER, MARKER_VERSION};
@@ -339,111 +340,6 @@ fn hint_of_status(status: u16) -> Option<&'static str> {
 fn tag_of_condition(status: u16, headers: &HeaderMap) -> Option<String> {
     let told = text_header(headers, ETAG.as_str()).filter(|_| matches!(status, 304 | 412))?;
     Some(ETag::parse(&told).0).filter(|tag| !tag.is_empty())
-}
-
-/// Codes for credentials that are missing, wrong, expired or lack a right.
-const DENIED: &[&str] = &[
-    "AccessDenied",
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "TokenRefreshRequired",
-    "InvalidToken",
-    "RequestTimeTooSkewed",
-    "RequestExpired",
-    "AuthenticationFailed",
-    "AuthorizationFailure",
-    "AuthorizationPermissionMismatch",
-    "NoAuthenticationInformation",
-    "InvalidAuthenticationInfo",
-    "PublicAccessNotPermitted",
-    "AccountProblem",
-    "InvalidPayer",
-    "AllAccessDisabled",
-    "UnauthorizedAccess",
-];
-
-/// Codes for conditions that did not hold.
-const CONDITIONS: &[&str] = &[
-    "PreconditionFailed",
-    "ConditionNotMet",
-    "BlobAlreadyExists",
-    "PathAlreadyExists",
-    "TargetConditionNotMet",
-    "SourceConditionNotMet",
-];
-
-/// The meaning of a service's error code, and whether another try can help.
-fn code_verdict(code: &str) -> Option<(Kind, bool)> {
-    Some(match code {
-        "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NoSuchVersion" | "BlobNotFound"
-        | "ContainerNotFound" | "ResourceNotFound" | "PathNotFound" | "FilesystemNotFound" => {
-            (Kind::NotFound, false)
-        }
-        "ContainerBeingDeleted" | "ContainerBeingCreated" => (Kind::Unavailable, true),
-        code if DENIED.contains(&code) => (Kind::Denied, false),
-        code if CONDITIONS.contains(&code) => (Kind::Conflict, false),
-        // Another write of the same key was under way; its outcome is not known yet.
-        "ConditionalRequestConflict" | "OperationAborted" => (Kind::Conflict, true),
-        "SlowDown"
-        | "SlowDownRead"
-        | "SlowDownWrite"
-        | "ServerBusy"
-        | "Throttling"
-        | "ThrottlingException"
-        | "RequestLimitExceeded"
-        | "TooManyRequests"
-        | "BandwidthLimitExceeded"
-        | "RequestThrottled" => (Kind::Throttled, true),
-        "InternalError"
-        | "ServiceUnavailable"
-        | "RequestTimeout"
-        | "OperationTimedOut"
-        | "XMinioServerNotInitialized"
-        | "IncompleteBody" => (Kind::Unavailable, true),
-        "BadDigest"
-        | "InvalidDigest"
-        | "Md5Mismatch"
-        | "Crc64Mismatch"
-        | "XAmzContentChecksumMismatch"
-        | "XAmzContentSHA256Mismatch" => (Kind::Corrupt, true),
-        "NotImplemented"
-        | "MethodNotAllowed"
-        | "UnsupportedHttpVerb"
-        | "InvalidObjectState"
-        | "BlobArchived"
-        | "BlobBeingRehydrated"
-        | "BlobOperationNotSupported"
-        | "BlobTagsNotSupportedForAccountType"
-        | "FeatureNotSupported"
-        | "BlobTypeNotSupported" => (Kind::Unsupported, false),
-        "AuthorizationHeaderMalformed"
-        | "IllegalLocationConstraintException"
-        | "PermanentRedirect"
-        | "TemporaryRedirect"
-        | "InvalidBucketName"
-        | "InvalidArgument"
-        | "InvalidRequest"
-        | "EntityTooLarge"
-        | "EntityTooSmall"
-        | "KeyTooLongError" => (Kind::Invalid, false),
-        _ => return None,
-    })
-}
-
-/// What is missing where no code tells otherwise.
-const OBJECT: &str = "the object does not exist";
-
-fn missing_thing(code: &str) -> &'static str {
-    match code {
-        "NoSuchBucket" => "the bucket does not exist",
-        "ContainerNotFound" | "FilesystemNotFound" => "the container does not exist",
-        "NoSuchUpload" => "the upload does not exist (any more)",
-        "RepoNotFound" => "the repository does not exist",
-        "RevisionNotFound" => "the repository has no such revision",
-        _ => OBJECT,
-    }
 }
 
 /// Whether a service's message tells no more than our own words.
