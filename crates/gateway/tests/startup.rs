@@ -113,7 +113,7 @@ async fn half_of_tls_and_files_that_cannot_serve_are_told() {
         }
     };
     let half = refused(with("/nowhere/cert.pem", "")).await;
-    assert!(half.to_string().contains("--tls-key-file"), "{half}");
+    assert!(half.to_string().contains("both tls_cert_file and tls_key_file"), "{half}");
     let missing = refused(with("/nowhere/cert.pem", "/nowhere/key.pem")).await;
     assert_eq!(missing.kind(), Kind::NotFound);
     assert!(missing.to_string().contains("/nowhere/cert.pem"), "{missing}");
