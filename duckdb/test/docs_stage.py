@@ -280,6 +280,8 @@ class Stage:
         """Writes the gateway's configuration, or tries lines that may go into it."""
         files = [self.here / "gateway.toml", self.here / "etc/penstock/penstock.toml"]
         if "listen = " in text:
+            # The page's reader has no variable that says otherwise.
+            self.environment.pop("PENSTOCK_LISTEN", None)
             for file in files:
                 file.write_text(text)
             return

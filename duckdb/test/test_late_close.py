@@ -12,7 +12,7 @@ from subprocess import PIPE
 
 import duckdb
 import pytest
-from harness import Fake, connect, load_pypi
+from harness import Fake, connect, load_pypi, need_package
 from test_interruption import interrupt_when_asked
 
 # The extension excel closes its file in a destructor, after the statement's last operator has run.
@@ -328,6 +328,7 @@ print(time.monotonic() - began)
 def test_a_late_failure_that_no_statement_follows_is_told_at_the_end_which_comes_soon(
     store: Fake, fault: str, request: pytest.FixtureRequest
 ) -> None:
+    need_package("excel")
     url = url_of(store, request, "")
     command = [sys.executable, "-c", LEFT, url, store.secret]
     here = Path(__file__).parent
