@@ -328,7 +328,7 @@ print(time.monotonic() - began)
 def test_a_late_failure_that_no_statement_follows_is_told_at_the_end_which_comes_soon(
     store: Fake, fault: str, request: pytest.FixtureRequest
 ) -> None:
-    need_package("excel")
+    need_package("duckdb-extension-excel")
     url = url_of(store, request, "")
     command = [sys.executable, "-c", LEFT, url, store.secret]
     here = Path(__file__).parent
