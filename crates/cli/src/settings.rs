@@ -101,7 +101,7 @@ impl<V: Values> TableFlags<V> {
         let is_own = |name: &str| V::ROWS.iter().any(|row| row.name == name);
         for (name, value) in file.iter().filter(|row| is_own(&row.0)) {
             given_as(name, name.clone());
-            settings.set(name, value).map_err(|error| error.with_operation_of(path))?;
+            settings.set(name, value).map_err(|error| error.with_object(path))?;
             given.insert(name.clone());
         }
         // Errors call a setting as it was given, also later ones.
@@ -110,13 +110,13 @@ impl<V: Values> TableFlags<V> {
                 && is_own(name)
             {
                 given_as(name, variable.clone());
-                settings.set(name, &value).map_err(|error| error.with_operation_of(&variable))?;
+                settings.set(name, &value)?;
                 given.insert(name.to_string());
             }
         }
         for (name, value) in &self.0 {
             given_as(name, flag(name));
-            settings.set(name, value).map_err(|error| error.with_operation_of(&flag(name)))?;
+            settings.set(name, value)?;
             given.insert((*name).to_string());
         }
         Ok(Resolved { settings, given })
@@ -172,16 +172,6 @@ pub fn variable_of(name: &str) -> String {
 /// The flag of a setting.
 pub fn flag(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))
-}
-
-trait NameSource {
-    fn with_operation_of(self, source: &str) -> Error;
-}
-
-impl NameSource for Error {
-    fn with_operation_of(self, source: &str) -> Error {
-        self.with_object(source)
-    }
 }
 
 fn value_name(row: &SettingSpec) -> &'static str {
@@ -355,7 +345,7 @@ mod tests {
         let error = SettingFlags::default()
             .resolve(NO_FILE, environment(&[("PENSTOCK_IO_THREADS", "many")]))
             .unwrap_err();
-        let told = "PENSTOCK_IO_THREADS: setting `PENSTOCK_IO_THREADS` takes a whole number";
+        let told = "setting `PENSTOCK_IO_THREADS` takes a whole number";
         assert!(error.to_string().starts_with(told), "{error}");
         let file = [("part_size_bytes".to_string(), "true".to_string())];
         let error = SettingFlags::default().resolve(("gateway.toml", &file), environment(&[]));

@@ -38,12 +38,14 @@ pub(super) fn not_of_string(
                 "`{host}` is no host of account `{own}` at `{endpoint}`, which the connection \
                  string of {label} names"
             );
-            let string = format!("BlobEndpoint=https://{host};AccountName={own};AccountKey=...");
-            let set = match options.get("connection_string") {
-                Some(_) => advice::set("connection_string", &string),
-                None => format!("SET azure_storage_connection_string = '{string}'"),
+            let option = match options.get("connection_string") {
+                Some(_) => advice::values(options.get("secret_name"), &["connection_string"]),
+                None => "azure_storage_connection_string".to_string(),
             };
-            let hint = format!("If the account does answer there, {set}; else mend the URL");
+            let hint = format!(
+                "If the account does answer there, put BlobEndpoint=https://{host} into {option}; \
+                 else mend the URL"
+            );
             Withheld::new(Kind::Denied, why, hint)
         }
     }

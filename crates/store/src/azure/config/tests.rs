@@ -239,10 +239,12 @@ fn a_connection_string_is_read_at_hosts_of_its_account_alone() {
                     assert_eq!(error.kind(), Kind::Denied, "{url}");
                     let text = error.to_string();
                     let option = match name == names[0] {
-                        true => "set CONNECTION_STRING 'BlobEndpoint",
-                        false => "SET azure_storage_connection_string = 'BlobEndpoint",
+                        true => "into CONNECTION_STRING of the secret;",
+                        false => "into azure_storage_connection_string;",
                     };
-                    for part in [host, *own, option, &format!("BlobEndpoint=https://{host};")] {
+                    for part in
+                        [host, *own, option, &format!("put BlobEndpoint=https://{host} into")]
+                    {
                         assert!(text.contains(part), "{url}: {part}: {text}");
                     }
                     // A signature of the URL's own goes where the URL says.
