@@ -44,8 +44,8 @@ OTHER_DUCKDBS = [
 """Versions on which sqllogic's files are run, too: those that want no core compiled."""
 LONG = {
     "test_nvme_failing.py": 450,
-    "test_nvme_killed.py": 130,
     "test_trouble.py": 60,
+    "test_nvme_killed.py": 50,
     "test_failed_overwrite.py": 42,
     "test_differential.py": 40,
     "test_interruption.py": 33,
