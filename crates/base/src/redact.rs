@@ -31,6 +31,10 @@ const HARMLESS: &[&str] = &[
     "upload-id-marker",
     "part-number-marker",
     "generation-marker",
+    "continuation-token",
+    "continuationtoken",
+    "next-token",
+    "nexttoken",
     "max-parts",
     "max-uploads",
     "uploadid",
@@ -174,9 +178,6 @@ const FRAGMENTS: &[&str] = &[
     "hdnea",
     "hdntl",
 ];
-
-/// Names that look like one of those and hold no secret.
-const PUBLIC: &[&str] = &["continuation-token", "continuationtoken", "next-token", "nexttoken"];
 
 /// Words behind which a header carries a credential.
 const AUTH_SCHEMES: &[&str] = &["bearer", "basic", "sharedkey", "sharedkeylite", "aws"];
@@ -368,7 +369,7 @@ fn holds_fragment(name: &str) -> bool {
 /// Most bytes of the value behind a name and an equals sign that are shown; `None` where it is no
 /// secret. `before` stands before the name.
 fn hidden_from(name: &str, before: Option<char>, mode: Mode) -> Option<usize> {
-    if name.is_empty() || PUBLIC.contains(&name) || HARMLESS.contains(&name) {
+    if name.is_empty() || HARMLESS.contains(&name) {
         return None;
     }
     let is_fragment = || holds_fragment(name) || name == "sig";

@@ -1,10 +1,11 @@
 //! Size and tag of an object by HEAD, and by a GET where HEAD's answer does not settle it. What
 //! settles it is decided by `answer::head`; the stores send the requests.
 
-use crate::ObjectMeta;
 use crate::answer::{ByGet, hides_bytes, is_no_answer, is_size_believed};
+use crate::{GetRequest, ObjectMeta};
 use async_trait::async_trait;
 use penstock_base::{Error, Result};
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A HEAD that brought no object.
@@ -34,6 +35,26 @@ pub(crate) trait Look: Sync {
     /// # Errors
     /// As [`crate::Store::stat`].
     async fn no_bytes(&self, key: &str) -> Result<ObjectMeta>;
+}
+
+/// The end of an object that is asked for under HEAD's tag; asked for once more where GET knows
+/// another tag, since HEAD is believed no longer then.
+///
+/// # Errors
+/// As [`crate::Store::get`].
+pub(crate) async fn end_under_heads_tag<T, F: Future<Output = Result<T>>>(
+    request: &GetRequest,
+    head_refused: &AtomicBool,
+    end: impl Fn() -> F,
+) -> Result<T> {
+    match end().await {
+        Err(error)
+            if request.is_contradicted(&error) && !head_refused.swap(true, Ordering::Relaxed) =>
+        {
+            end().await
+        }
+        end => end,
+    }
 }
 
 /// Size, tag and metadata of an object.

@@ -248,7 +248,7 @@ impl QueryCore {
     /// The store just told this of an object, to a request that began at `asked`: what the disk
     /// cache has of that version is the object.
     pub(crate) fn confirm(&self, at: &Location, meta: &ObjectMeta, asked: Instant) {
-        at.mount.heads.settle(&at.id(), meta);
+        at.mount.heads.settle(|| at.id(), meta);
         let confirm = || self.engine.metadata.confirm(at, meta, false, asked);
         let disk = self.opened_disk();
         match disk.and_then(|disk| Some((disk, version_of(at, &Version::of(meta))?))) {

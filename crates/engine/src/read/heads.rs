@@ -47,17 +47,17 @@ impl Heads {
     }
 
     /// Whether a GET has yet to say what the object is.
-    pub fn are_doubted(&self, id: &ObjectId) -> bool {
-        self.has_doubts.load(Ordering::Relaxed) && self.lock().contains_key(id)
+    pub fn are_doubted(&self, id: impl FnOnce() -> ObjectId) -> bool {
+        self.has_doubts.load(Ordering::Relaxed) && self.lock().contains_key(&id())
     }
 
     /// A GET told this.
-    pub fn settle(&self, id: &ObjectId, told: &ObjectMeta) {
+    pub fn settle(&self, id: impl FnOnce() -> ObjectId, told: &ObjectMeta) {
         if !self.has_doubts.load(Ordering::Relaxed) {
             return;
         }
         let mut doubts = self.lock();
-        let known = doubts.remove(id);
+        let known = doubts.remove(&id());
         self.has_doubts.store(!doubts.is_empty(), Ordering::Relaxed);
         if known.is_some_and(|known| known.is_proven_by(&Version::of(told))) {
             self.are_wrong();
@@ -109,14 +109,14 @@ mod tests {
     fn head_is_wrong_where_a_get_tells_what_was_known() {
         let id = |key: &str| ObjectId { mount: 1, key: key.into() };
         let heads = Heads::default();
-        heads.settle(&id("a"), &meta("known"));
+        heads.settle(|| id("a"), &meta("known"));
         heads.doubt(id("a"), &meta("known"));
-        heads.settle(&id("b"), &meta("known"));
-        assert!(heads.are_doubted(&id("a")) && !heads.are_doubted(&id("b")));
-        heads.settle(&id("a"), &meta("new"));
-        assert!(heads.are_believed() && !heads.are_doubted(&id("a")), "it has changed");
+        heads.settle(|| id("b"), &meta("known"));
+        assert!(heads.are_doubted(|| id("a")) && !heads.are_doubted(|| id("b")));
+        heads.settle(|| id("a"), &meta("new"));
+        assert!(heads.are_believed() && !heads.are_doubted(|| id("a")), "it has changed");
         heads.doubt(id("a"), &meta("known"));
-        heads.settle(&id("a"), &meta("known"));
+        heads.settle(|| id("a"), &meta("known"));
         assert!(!heads.are_believed());
     }
 

@@ -285,7 +285,7 @@ async fn find_out(
             return Ok(Opened::new(meta));
         }
         Remembered::Stale(meta)
-            if near(&meta) && trusted(&meta) && !heads.are_doubted(&at.id()) =>
+            if near(&meta) && trusted(&meta) && !heads.are_doubted(|| at.id()) =>
         {
             // The bytes are here already, so a request without a body confirms them.
             query.scope.count(Metric::MetadataMisses, 1);

@@ -4,12 +4,12 @@
 use super::S3Store;
 use super::request::Call;
 use crate::answer::{self, Failure};
+use crate::stat::end_under_heads_tag;
 use crate::{Body, ETag, GetRange, GetRequest, GetResponse, ObjectMeta, Ranges, Store};
 use ::http::HeaderMap;
 use ::http::header::ETAG;
 use bytes::Bytes;
 use penstock_base::{ByteRange, Result};
-use std::sync::atomic::Ordering;
 
 impl S3Store {
     /// Whether a refusal may be one of the form of the range, not of the object.
@@ -80,16 +80,8 @@ impl S3Store {
         count: u64,
         request: &GetRequest,
     ) -> Result<GetResponse> {
-        match self.end_of(key, count, request).await {
-            // The tag was HEAD's, and GET knows another one.
-            Err(error)
-                if request.is_contradicted(&error)
-                    && !self.head_refused.swap(true, Ordering::Relaxed) =>
-            {
-                self.end_of(key, count, request).await
-            }
-            end => end,
-        }
+        let end = || self.end_of(key, count, request);
+        end_under_heads_tag(request, &self.head_refused, end).await
     }
 
     async fn end_of(&self, key: &str, count: u64, request: &GetRequest) -> Result<GetResponse> {

@@ -6,6 +6,7 @@
 
 use super::{HttpStore, Outcome, Way};
 use crate::answer::{self, Failure};
+use crate::stat::end_under_heads_tag;
 use crate::unpack;
 use crate::{Body, ETag, GetRange, GetRequest, GetResponse, HttpResponse, ObjectMeta, Ranges};
 use ::http::header::{CONTENT_RANGE, HeaderName, RANGE};
@@ -109,16 +110,8 @@ impl HttpStore {
 
     /// The last bytes by their offsets, of a size that the server tells first.
     async fn get_end(&self, key: &str, count: u64, request: &GetRequest) -> Result<GetResponse> {
-        match self.end_of(key, count, request).await {
-            // The tag was HEAD's, and GET knows another one.
-            Err(error)
-                if request.is_contradicted(&error)
-                    && !self.head_refused.swap(true, Ordering::Relaxed) =>
-            {
-                self.end_of(key, count, request).await
-            }
-            end => end,
-        }
+        let end = || self.end_of(key, count, request);
+        end_under_heads_tag(request, &self.head_refused, end).await
     }
 
     async fn end_of(&self, key: &str, count: u64, request: &GetRequest) -> Result<GetResponse> {
